@@ -1,0 +1,1 @@
+//! The actors: thin; they do the effects that domain/ decides.

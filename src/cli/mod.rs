@@ -1,0 +1,1 @@
+//! Arguments in, calls to the core, printing out.

@@ -1,0 +1,47 @@
+//! The one place that reads the clock.
+//!
+//! Everything else gets the time as a value. In simulations the wall clock follows tokio's (paused) clock, so
+//! a night of waiting takes milliseconds and every time stamp is reproducible.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
+
+/// Where wall-clock time comes from.
+#[derive(Debug, Clone, Copy)]
+pub enum Clock {
+    /// The host's real-time clock.
+    System,
+    /// `wall` at the moment `at` of tokio's clock, moving with it.
+    Simulated {
+        /// Wall time at `at`.
+        wall: Timestamp,
+        /// The tokio instant that `wall` belongs to.
+        at: Instant,
+    },
+}
+
+impl Clock {
+    /// A simulated clock that reads `wall` now. Call it inside a tokio runtime.
+    pub fn simulated(wall: Timestamp) -> Self {
+        Clock::Simulated { wall, at: Instant::now() }
+    }
+
+    /// Wall-clock time.
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
+    pub fn now(&self) -> Timestamp {
+        match self {
+            Clock::System => Timestamp::now(),
+            Clock::Simulated { wall, at } => {
+                let passed = SignedDuration::try_from(at.elapsed()).unwrap_or(SignedDuration::MAX);
+                wall.saturating_add(passed).unwrap_or(Timestamp::MAX)
+            }
+        }
+    }
+
+    /// How long until `until`; zero when it has passed.
+    pub fn until(&self, until: Timestamp) -> Duration {
+        Duration::try_from(until.duration_since(self.now())).unwrap_or(Duration::ZERO)
+    }
+}

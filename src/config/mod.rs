@@ -1,0 +1,1 @@
+//! Settings: loading, layering, validation, watching.

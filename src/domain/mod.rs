@@ -1,0 +1,4 @@
+//! The rules, pure: no `async`, no clock of its own, no I/O, no randomness that it was not given.
+
+pub mod ids;
+pub mod outcome;

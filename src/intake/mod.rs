@@ -1,0 +1,1 @@
+//! What is read from the project: the spec and a count of its source files.

@@ -1,0 +1,3 @@
+//! The `longhaul` program: parse, dispatch, exit code.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Ways to call an agent: data files, decoders, classification, rehearsal.

@@ -1,0 +1,1 @@
+//! The state database, and the journal on disk.
