@@ -1,6 +1,9 @@
 //! The rules, pure: no `async`, no clock of its own, no I/O, no randomness that it was not given.
 
+pub mod accounts;
+pub mod backoff;
 pub mod event;
 pub mod ids;
 pub mod outcome;
+pub mod session;
 pub mod state;
