@@ -1,10 +1,11 @@
-//! Provider: one attempt, a process or a script, until its outcome.
+//! Provider: one attempt, a process or a script, until it has ended.
 
 use std::time::Duration;
 
 use crate::domain::ids::Token;
-use crate::domain::outcome::{Exit, Usage, Verdict};
 use crate::domain::session::EndReason;
+use crate::providers::call::CallEnd;
+use crate::providers::decode::Transcript;
 
 /// What Provider receives.
 #[derive(Debug)]
@@ -25,27 +26,17 @@ pub enum ProviderMsg {
     Crash,
 }
 
-/// What a call came to.
-#[derive(Debug, Clone, PartialEq)]
+/// A call that has ended.
+#[derive(Debug)]
 pub struct ProviderReport {
     /// Fencing token of the attempt.
     pub token: Token,
-    /// Its outcome; `changed` and `claims_done` are the lane's to fill in.
-    pub verdict: Verdict,
-    /// Tokens and cost.
-    pub usage: Usage,
-    /// How its process exited.
-    pub exit: Option<Exit>,
+    /// What it said.
+    pub transcript: Transcript,
+    /// How it ended.
+    pub end: CallEnd,
     /// Milliseconds.
     pub duration_ms: u64,
-    /// The provider's id of the conversation.
-    pub conversation: Option<String>,
-    /// The provider's cumulative cost of it, US dollars.
-    pub conversation_usd: Option<f64>,
-    /// Tool uses seen.
-    pub tools: u32,
-    /// The final answer, whole as far as it was kept.
-    pub answer: String,
-    /// Processes it left behind.
+    /// Processes it left behind, which were ended.
     pub strays: u32,
 }
