@@ -2,8 +2,10 @@
 
 pub mod accounts;
 pub mod backoff;
+pub mod claims;
 pub mod event;
 pub mod ids;
 pub mod outcome;
+pub mod reset_time;
 pub mod session;
 pub mod state;
