@@ -12,18 +12,19 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 
+use super::rehearsal::{Rehearsal, play};
 use super::vital_signs::{Limits, Sign, VitalSigns};
 use crate::domain::ids::Token;
 use crate::domain::session::EndReason;
 use crate::messages::lane::LaneMsg;
-use crate::messages::provider::{ProviderMsg, ProviderReport};
+use crate::messages::provider::{ProviderMsg, ProviderReport, Said};
 use crate::process::{
     Activity, AttemptLog, Call, CallSpec, Ended, Line, LineSink, Output, Prepared, ProcessError, PumpStop, RawLog,
     pump,
 };
 use crate::providers::call::{CallEnd, OurReason, StartFailure, Stream};
-use crate::providers::decode::{Decoder, Fact, Transcript};
-use crate::providers::rehearsal::Rehearsal;
+use crate::providers::decode::{Decoder, Fact};
+use crate::providers::rehearsal::Performance;
 
 /// How often to look for signs of life, at most; a shorter limit is looked at more often.
 const LOOK: Duration = Duration::from_secs(5);
@@ -39,8 +40,6 @@ pub struct ProviderArgs {
     pub lane: ActorRef<LaneMsg>,
     /// Nobody else works in the folder while this is held.
     pub folder: OwnedSemaphorePermit,
-    /// Reads the output.
-    pub decoder: Box<dyn Decoder>,
     /// What is called.
     pub work: Work,
     /// Time limits.
@@ -55,6 +54,8 @@ pub enum Work {
         prepared: Box<Prepared>,
         /// What it becomes.
         spec: CallSpec,
+        /// Reads its output.
+        decoder: Box<dyn Decoder>,
         /// Where its output is kept.
         log: AttemptLog,
         /// Longest line, bytes.
@@ -63,7 +64,12 @@ pub enum Work {
     /// A script, in process.
     Rehearsal(Box<Rehearsal>),
     /// Nothing: it could not even be asked for.
-    Failed(StartFailure),
+    Failed {
+        /// Why.
+        failure: StartFailure,
+        /// Says nothing.
+        decoder: Box<dyn Decoder>,
+    },
 }
 
 /// A call in flight.
@@ -76,7 +82,7 @@ pub struct Provider {
     warden: mpsc::Sender<Duration>,
     /// The first reason for which we ended it.
     ended_by: Option<OurReason>,
-    output: Option<Box<dyn Decoder>>,
+    output: Option<Heard>,
     end: Option<Ended>,
     stop: Option<PumpStop>,
 }
@@ -86,7 +92,7 @@ pub enum Part {
     /// Nothing of its process tree is left.
     Tree(Ended),
     /// All of its output has been read.
-    Output(Box<dyn Decoder>),
+    Output(Heard),
     /// A sample of the process tree.
     Sample(crate::process::TreeUsage),
 }
@@ -99,6 +105,14 @@ impl std::fmt::Debug for Part {
             Part::Sample(_) => "Sample",
         })
     }
+}
+
+/// What was heard, before it is known how the call ended.
+pub enum Heard {
+    /// A process's output.
+    Lines(Box<dyn Decoder>),
+    /// A script's steps.
+    Steps(Performance),
 }
 
 /// Takes lines on the pump's thread.
@@ -120,7 +134,7 @@ impl Actor for ProviderActor {
         myself: ActorRef<ProviderMsg>,
         args: ProviderArgs,
     ) -> Result<Provider, ActorProcessingErr> {
-        let ProviderArgs { token, lane, folder, decoder, work, limits } = args;
+        let ProviderArgs { token, lane, folder, work, limits } = args;
         let (warden, orders) = mpsc::channel(4);
         let activity = Arc::new(Activity::new());
         let terminal = Arc::new(AtomicBool::new(false));
@@ -137,7 +151,7 @@ impl Actor for ProviderActor {
             stop: None,
         };
         match work {
-            Work::Process { prepared, spec, log, max_line } => match begin(*prepared, &spec) {
+            Work::Process { prepared, spec, decoder, log, max_line } => match begin(*prepared, &spec) {
                 Ok((output, call, stop)) => {
                     let sink = Sink { decoder, terminal };
                     provider.stop = Some(stop.clone());
@@ -149,9 +163,9 @@ impl Actor for ProviderActor {
                 Err(error) => provider.never_ran(decoder, failure(&error)),
             },
             Work::Rehearsal(rehearsal) => {
-                tokio::spawn(super::rehearsal::play(*rehearsal, decoder, orders, folder, myself.clone()));
+                tokio::spawn(play(*rehearsal, orders, folder, myself.clone()));
             }
-            Work::Failed(failure) => provider.never_ran(decoder, failure),
+            Work::Failed { failure, decoder } => provider.never_ran(decoder, failure),
         }
         myself.send_interval(look, || ProviderMsg::Look);
         Ok(provider)
@@ -183,7 +197,7 @@ impl Actor for ProviderActor {
                     }
                     state.end = Some(end);
                 }
-                Part::Output(decoder) => state.output = Some(decoder),
+                Part::Output(heard) => state.output = Some(heard),
                 Part::Sample(usage) => {
                     if let Some(sign) = state.vital_signs.sampled(usage) {
                         state.give_up(sign);
@@ -202,7 +216,7 @@ impl Actor for ProviderActor {
 
 impl Provider {
     fn never_ran(&mut self, decoder: Box<dyn Decoder>, failure: StartFailure) {
-        self.output = Some(decoder);
+        self.output = Some(Heard::Lines(decoder));
         self.vital_signs.over();
         self.end = Some(Ended {
             exit: Err(crate::process::StartFailure::Other(failure.to_string())),
@@ -243,14 +257,17 @@ impl Provider {
         if self.end.is_none() || self.output.is_none() {
             return;
         }
-        let (Some(ended), Some(decoder)) = (self.end.take(), self.output.take()) else { return };
+        let (Some(ended), Some(heard)) = (self.end.take(), self.output.take()) else { return };
         self.vital_signs.over();
         let strays = ended.strays;
         let exit = ended.exit.map_err(|f| failure_of(&f));
         let end = CallEnd { exit, ended_by: self.ended_by };
-        let transcript: Transcript = decoder.finish(&end);
+        let said = match heard {
+            Heard::Lines(decoder) => Said::Decoded(decoder.finish(&end)),
+            Heard::Steps(performance) => Said::Played(performance),
+        };
         let duration_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let report = ProviderReport { token: self.token, transcript, end, duration_ms, strays };
+        let report = ProviderReport { token: self.token, said, end, duration_ms, strays };
         // A lane that died meanwhile has closed the attempt as lost.
         let _ = self.lane.cast(LaneMsg::CallEnded(Box::new(report)));
         myself.stop(None);
@@ -289,7 +306,7 @@ fn read(
             tracing::warn!(%error, "the attempt's log is not complete");
         }
         // An actor that died has no use for it.
-        let _ = myself.cast(ProviderMsg::Part(Box::new(Part::Output(sink.decoder))));
+        let _ = myself.cast(ProviderMsg::Part(Box::new(Part::Output(Heard::Lines(sink.decoder)))));
     });
 }
 
