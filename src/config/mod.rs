@@ -23,7 +23,7 @@ pub use diff::{Change, as_json, diff, shown};
 pub use edit::{Edited, set};
 pub use environment::Environment;
 pub use error::{ConfigError, Origin, Place, Problem};
-pub use keys::{KEYS, Liveness, liveness, suggest};
+pub use keys::{KEYS, Liveness, is_key, liveness, suggest};
 pub use layer::Setting;
 pub use load::{DEFAULTS, Files, Loaded, Override, Settings, Sources, check_file, load, resolve};
 pub use project::{DOT, Lookup, ProjectPaths};
