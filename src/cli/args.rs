@@ -129,7 +129,7 @@ pub struct JsonArgs {
 A session that was stopped, paused or cut off is continued; --fresh starts a new one.
 Ctrl-C stops; a second one stops at once.")]
 pub struct RunArgs {
-    /// What to build; else SPEC.md or what the settings say
+    /// Spec to work from; else SPEC.md, where there is one
     #[arg(value_name = "SPEC")]
     pub spec: Option<PathBuf>,
     /// Agent to call (see `longhaul provider list`)

@@ -57,7 +57,8 @@ fn get(settings: &Settings, key: &str, json: bool, output: &mut Output) -> Resul
 }
 
 fn set(sources: &Sources, key: &str, value: &str, output: &mut Output) -> Result<ExitCode, CliError> {
-    if sources.project.is_none() {
+    let folder = sources.project.as_deref().and_then(Path::parent);
+    if !folder.is_some_and(Path::is_dir) {
         return Err(CliError::usage("there is no project here to set it in")
             .hinted("`longhaul init` makes this folder a project; --project names another"));
     }
@@ -242,7 +243,7 @@ mod tests {
         let error = run(&fixture, "check").0.unwrap_err();
         assert_eq!(
             (error.kind.exit_code(), error.hints[0].as_str()),
-            (ExitCode::Usage, "did you mean `run.retries`?")
+            (ExitCode::Usage, "did you mean `run.retries` instead of `run.retrys`?")
         );
         assert!(error.message.contains("config.toml:2:1: unknown key `run.retrys`"), "{}", error.message);
         let (code, out, _) = run(&fixture, "check --json");

@@ -205,7 +205,7 @@ mod tests {
         };
         let error = CliError::from(crate::config::load(&sources).unwrap_err());
         assert_eq!(error.kind, ErrorKind::Config);
-        assert_eq!(error.hints, ["did you mean `run.retries`?"]);
+        assert_eq!(error.hints, ["did you mean `run.retries` instead of `run.retrys`?"]);
     }
 
     #[test]

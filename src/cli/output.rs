@@ -145,7 +145,7 @@ impl Output {
     /// Something to know, on stderr; not with `--quiet`.
     pub fn notice(&mut self, text: impl Display) {
         if !self.quiet {
-            self.to_err(&plain(&text.to_string()));
+            self.on_err(&plain(&text.to_string()));
         }
     }
 
@@ -153,7 +153,7 @@ impl Output {
     pub fn warn(&mut self, text: impl Display) {
         if !self.quiet {
             let word = paint(self.err_colour, Style::Warn, "warning:");
-            self.to_err(&format!("{word} {}", plain(&text.to_string())));
+            self.on_err(&format!("{word} {}", plain(&text.to_string())));
         }
     }
 
@@ -163,7 +163,7 @@ impl Output {
             return;
         }
         if json {
-            return self.to_err(&error.to_json());
+            return self.on_err(&error.to_json());
         }
         let word = paint(self.err_colour, Style::Bad, "error:");
         let mut text = format!("{word} {}", plain(&error.message));
@@ -174,7 +174,7 @@ impl Output {
         for hint in &error.hints {
             text.push_str(&format!("\n{word} {}", plain(hint)));
         }
-        self.to_err(&text);
+        self.on_err(&text);
     }
 
     /// Shows what is going on, in place of what was shown before; only when stderr is a terminal.
@@ -198,7 +198,7 @@ impl Output {
         }
     }
 
-    fn to_err(&mut self, text: &str) {
+    fn on_err(&mut self, text: &str) {
         self.wipe();
         self.stderr(format!("{text}\n").as_bytes());
     }

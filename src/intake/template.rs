@@ -396,6 +396,29 @@ mod tests {
     }
 
     #[test]
+    fn cu_006_lists_are_whole_while_templates_are_saved() {
+        let dir = tempfile::tempdir().unwrap();
+        let templates = Templates::new(Some(dir.path()));
+        let whole = "x".repeat(100_000);
+        std::thread::scope(|scope| {
+            let saver = scope.spawn(|| {
+                for n in 0..40 {
+                    templates.save(&format!("t{n}"), &whole, IfThere::Refuse).unwrap();
+                }
+            });
+            let mut before = 0;
+            while !saver.is_finished() {
+                let all = templates.list().unwrap();
+                let own: Vec<_> = all.iter().filter(|template| template.source == Source::User).collect();
+                assert!(own.iter().all(|template| template.text == whole));
+                assert!(own.len() >= before, "none that was listed goes missing");
+                before = own.len();
+            }
+        });
+        assert_eq!(templates.list().unwrap().len(), 45);
+    }
+
+    #[test]
     fn sources_are_small_text_files() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
