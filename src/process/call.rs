@@ -341,7 +341,8 @@ impl Parts {
     }
 }
 
-fn memory_file(name: &str) -> io::Result<OwnedFd> {
+/// An empty file in memory, for a description or a prompt.
+pub(super) fn memory_file(name: &str) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // Kernels before 6.3 do not know NOEXEC_SEAL; later ones complain in their log without it.
     Ok(rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL)
