@@ -15,6 +15,7 @@ use super::provider::{ProviderActor, ProviderArgs, Work};
 use crate::domain::ids::{LaneId, MessageId, Token};
 use crate::domain::outcome::{Outcome, Verdict};
 use crate::domain::session::{AttemptReport, EndReason, Input};
+use crate::domain::state::checkpoint_ref;
 use crate::messages::lane::{Go, LaneMsg};
 use crate::messages::provider::{ProviderMsg, ProviderReport, Said};
 use crate::messages::repo::{RepoMsg, TreeNow};
@@ -329,7 +330,7 @@ impl Lane {
         };
         let state = self.ctx.state();
         let (session, number) = state.session.as_ref().map_or((None, 0), |s| (Some(s.id), s.iteration));
-        let reference = session.filter(|_| tree.git).map(|id| crate::git::checkpoint_ref(id, number));
+        let reference = session.filter(|_| tree.git).map(|id| checkpoint_ref(id, number));
         let report = AttemptReport {
             token: report.token,
             verdict,

@@ -3,7 +3,8 @@
 use super::context::ProjectCtx;
 use crate::config::Config;
 
-/// Why provider `name` cannot be used, with a way out.
+/// Why provider `name` cannot be used under these settings, with a way out.
 pub fn usable(ctx: &ProjectCtx, config: &Config, name: &str) -> Result<(), String> {
-    ctx.providers.usable(&ctx.paths.root, &ctx.env, config, name)
+    let env = ctx.provider_env(config, name);
+    ctx.providers.usable(name, &ctx.paths.root, &env).map_err(|error| error.to_string())
 }

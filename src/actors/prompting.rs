@@ -102,10 +102,7 @@ pub fn ask(ctx: &ProjectCtx, go: &Go, state: &State) -> Ask {
 fn process(ctx: &ProjectCtx, go: &Go, definition: &Definition, prompt: String) -> AskWork {
     let config = ctx.config();
     let own = config.providers.get(&go.provider);
-    let mut env = ctx.agent_env(&config);
-    if let Some(own) = own {
-        env.extend(own.env.iter().map(|(key, value)| (OsString::from(key), OsString::from(value))));
-    }
+    let env = ctx.provider_env(&config, &go.provider);
     let request = CallRequest {
         prompt,
         model: config.model_for(&go.provider).map(str::to_owned),
@@ -187,7 +184,7 @@ fn prompt(ctx: &ProjectCtx, state: &State, session: &Session) -> Prompt {
     });
     if let Some(truncated) = &prompt.spec_truncated
         && let Some(spec) = &spec
-        && ctx.spec_said(truncated)
+        && ctx.is_new_truncation(truncated)
     {
         said.extend(super::survey::warning(truncated, path.unwrap_or_default(), &spec.spec));
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ractor::ActorRef;
 
 use super::context::ProjectCtx;
-use super::survey::{chain, limits, rules};
+use super::survey::{limits, rules};
 use crate::config::{Change, ConfigError, Files, Liveness, Reloader, Reread};
 use crate::domain::event::Body;
 use crate::domain::session::{Input, SwitchRequest};
@@ -27,9 +27,8 @@ pub struct Reload {
 impl Reload {
     /// Compares with what is in force now.
     pub fn new(ctx: &ProjectCtx) -> Self {
-        let loaded = ctx.loaded();
         Reload {
-            reloader: Reloader::new(ctx.sources.clone(), loaded.files, loaded.settings),
+            reloader: Reloader::new(ctx.sources.clone(), ctx.files.clone(), ctx.settings.clone()),
             reading: false,
             again: false,
         }
@@ -111,7 +110,6 @@ impl Reload {
         let new_limits = limits(&config);
         let limits = (new_limits != limits(&before)).then_some(new_limits);
         let rules = Box::new(rules(ctx, &config));
-        let _ = chain(ctx, &config);
         ctx.config.send_replace(Arc::new(config));
         inputs.push(Input::Settings { rules, limits, changes: bodies });
         inputs

@@ -92,7 +92,7 @@ impl Actor for SessionActor {
         let lane = Slot::default();
         let mut children = Children::new(
             Strategy::OneForOne,
-            ctx.config().supervisor.intensity(),
+            ctx.intensity(),
             super::RESTART_BACKOFF,
             ctx.rng(),
             vec![lane_spec(ctx.clone(), lane.clone())],

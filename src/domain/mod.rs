@@ -17,3 +17,4 @@ pub mod session;
 pub mod spec;
 pub mod stagnation;
 pub mod state;
+pub mod status;
