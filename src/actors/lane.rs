@@ -21,8 +21,8 @@ use crate::messages::provider::{ProviderMsg, ProviderReport, Said};
 use crate::messages::repo::{RepoMsg, TreeNow};
 use crate::messages::session::SessionMsg;
 use crate::process::Prepared;
-use crate::providers::call::CallEnd;
-use crate::providers::classify::classify;
+use crate::providers::call::{CallEnd, StartFailure};
+use crate::providers::classify::{classify, not_started};
 use crate::providers::definition::Definition;
 
 /// Longest answer that is kept in the journal, characters.
@@ -360,7 +360,7 @@ impl Lane {
         let CallEnd { ended_by, .. } = &report.end;
         match &report.said {
             Said::Decoded(transcript) => {
-                let now = self.ctx.now().to_zoned(TimeZone::system());
+                let now = self.ctx.now().to_zoned_datetime(TimeZone::system());
                 let mut usage = transcript.usage;
                 if usage.cost_usd.is_none() {
                     let model = transcript.model.as_deref().unwrap_or("");
@@ -377,6 +377,19 @@ impl Lane {
                     blocked: transcript.claims.blocked.clone(),
                 }
             }
+            Said::Nothing => Told {
+                verdict: match &report.end.exit {
+                    Err(failure) => not_started(failure, *ended_by),
+                    Ok(_) => not_started(&StartFailure::Busy("the call".to_owned()), *ended_by),
+                },
+                usage: crate::domain::outcome::Usage::default(),
+                conversation: None,
+                conversation_usd: None,
+                tools: 0,
+                answer: String::new(),
+                done: false,
+                blocked: None,
+            },
             Said::Played(performance) => Told {
                 verdict: performance.verdict(*ended_by, changed, self.ctx.now()),
                 usage: performance.usage,
@@ -408,12 +421,11 @@ fn work(ask: prompting::AskWork, prepared: Option<Box<Prepared>>) -> Work {
         (prompting::AskWork::Process { spec, decoder, log, max_line }, Some(prepared)) => {
             Work::Process { prepared, spec, decoder, log, max_line }
         }
-        (prompting::AskWork::Process { decoder, .. }, None) => {
-            let failure = crate::providers::call::StartFailure::Busy("the call".to_owned());
-            Work::Failed { failure, decoder }
+        (prompting::AskWork::Process { .. }, None) => {
+            Work::Failed(StartFailure::Busy("the call".to_owned()))
         }
         (prompting::AskWork::Rehearsal(rehearsal), _) => Work::Rehearsal(rehearsal),
-        (prompting::AskWork::Failed { failure, decoder }, _) => Work::Failed { failure, decoder },
+        (prompting::AskWork::Failed(failure), _) => Work::Failed(failure),
     }
 }
 

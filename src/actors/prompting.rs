@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::context::ProjectCtx;
 use super::lane::marks;
@@ -56,17 +57,12 @@ pub enum AskWork {
     },
     /// A script.
     Rehearsal(Box<Rehearsal>),
-    /// Nothing.
-    Failed {
-        /// Why.
-        failure: StartFailure,
-        /// Says nothing.
-        decoder: Box<dyn Decoder>,
-    },
+    /// Nothing: why.
+    Failed(StartFailure),
 }
 
 /// Builds the call of this attempt.
-pub fn ask(ctx: &ProjectCtx, go: &Go, state: &State) -> Ask {
+pub fn ask(ctx: &Arc<ProjectCtx>, go: &Go, state: &State) -> Ask {
     // A claim of an earlier attempt says nothing about this one.
     let _ = fs::remove_file(ctx.paths.claims.join("done"));
     let definition = ctx.providers.definition(&go.provider);
@@ -75,9 +71,8 @@ pub fn ask(ctx: &ProjectCtx, go: &Go, state: &State) -> Ask {
     let prompt = session.map(|session| prompt(ctx, state, session));
     let (text, messages) = prompt.map_or((String::new(), Vec::new()), |p| (p.text, p.messages));
     let Some(definition) = definition else {
-        let decoder = decoder(crate::providers::definition::OutputFormat::Text, &DecoderOptions::default());
-        let failure = StartFailure::NotFound(go.provider.clone());
-        return Ask { work: AskWork::Failed { failure, decoder }, messages, limits: Limits::default() };
+        let work = AskWork::Failed(StartFailure::NotFound(go.provider.clone()));
+        return Ask { work, messages, limits: Limits::default() };
     };
     let limits = Limits {
         first_output: config.limits.first_output.or(definition.limits.first_output),
@@ -121,10 +116,12 @@ fn process(ctx: &ProjectCtx, go: &Go, definition: &Definition, prompt: String) -
         project: &ctx.paths.root,
         foreign_keys: &foreign_keys,
     };
-    let decoder = decoder(definition.output, &DecoderOptions::default());
+    let Some(decoder) = decoder(definition.output, DecoderOptions::default()) else {
+        return AskWork::Failed(StartFailure::Other("there is no script to rehearse with".to_owned()));
+    };
     let mut line = match command_line::build(definition, &request, &host) {
         Ok(line) => line,
-        Err(error) => return AskWork::Failed { failure: StartFailure::Other(error.to_string()), decoder },
+        Err(error) => return AskWork::Failed(StartFailure::Other(error.to_string())),
     };
     line.args.extend(own.iter().flat_map(|own| own.args.iter().map(OsString::from)));
     let mut argv = vec![line.program.into_os_string()];
@@ -142,7 +139,7 @@ fn process(ctx: &ProjectCtx, go: &Go, definition: &Definition, prompt: String) -
 }
 
 /// Builds the prompt, and says what is worth saying about the spec.
-fn prompt(ctx: &ProjectCtx, state: &State, session: &Session) -> Prompt {
+fn prompt(ctx: &Arc<ProjectCtx>, state: &State, session: &Session) -> Prompt {
     let config = ctx.config();
     let path = session.spec.as_deref();
     let (spec, changed) = ctx.spec.lock().unwrap_or_else(std::sync::PoisonError::into_inner).read(path);
@@ -256,7 +253,7 @@ impl SpecCache {
         if let Some((known_path, known)) = &mut self.known
             && known_path == path
         {
-            let mut version = known.version;
+            let mut version = known.version.clone();
             return match SpecFile::read_if_changed(Path::new(path), &mut version) {
                 Ok(Some(new)) => {
                     self.known = Some((path.to_owned(), new.clone()));

@@ -15,11 +15,11 @@ use tokio::time::Instant;
 use super::rehearsal::{Rehearsal, play};
 use super::vital_signs::{Limits, Sign, VitalSigns};
 use crate::domain::ids::Token;
-use crate::domain::session::EndReason;
+use crate::domain::outcome::Exit;
 use crate::messages::lane::LaneMsg;
 use crate::messages::provider::{ProviderMsg, ProviderReport, Said};
 use crate::process::{
-    Activity, AttemptLog, Call, CallSpec, Ended, Line, LineSink, Output, Prepared, ProcessError, PumpStop, RawLog,
+    Activity, AttemptLog, Call, CallSpec, Line, LineSink, Output, Prepared, ProcessError, PumpStop, RawLog,
     pump,
 };
 use crate::providers::call::{CallEnd, OurReason, StartFailure, Stream};
@@ -64,12 +64,7 @@ pub enum Work {
     /// A script, in process.
     Rehearsal(Box<Rehearsal>),
     /// Nothing: it could not even be asked for.
-    Failed {
-        /// Why.
-        failure: StartFailure,
-        /// Says nothing.
-        decoder: Box<dyn Decoder>,
-    },
+    Failed(StartFailure),
 }
 
 /// A call in flight.
@@ -83,14 +78,14 @@ pub struct Provider {
     /// The first reason for which we ended it.
     ended_by: Option<OurReason>,
     output: Option<Heard>,
-    end: Option<Ended>,
+    end: Option<TreeEnd>,
     stop: Option<PumpStop>,
 }
 
 /// Part of a call has ended.
 pub enum Part {
     /// Nothing of its process tree is left.
-    Tree(Ended),
+    Tree(TreeEnd),
     /// All of its output has been read.
     Output(Heard),
     /// A sample of the process tree.
@@ -107,12 +102,23 @@ impl std::fmt::Debug for Part {
     }
 }
 
+/// The end of a call's process tree.
+#[derive(Debug)]
+pub struct TreeEnd {
+    /// How the program ended, or why it never ran.
+    pub exit: Result<Exit, StartFailure>,
+    /// Processes that it left behind, which were ended.
+    pub strays: u32,
+}
+
 /// What was heard, before it is known how the call ended.
 pub enum Heard {
     /// A process's output.
     Lines(Box<dyn Decoder>),
     /// A script's steps.
     Steps(Performance),
+    /// Nothing: it never ran.
+    Nothing,
 }
 
 /// Takes lines on the pump's thread.
@@ -160,12 +166,12 @@ impl Actor for ProviderActor {
                     provider.vital_signs.watch(&call);
                     tokio::spawn(warden_of(call, orders, folder, myself.clone()));
                 }
-                Err(error) => provider.never_ran(decoder, failure(&error)),
+                Err(error) => provider.never_ran(failure(&error)),
             },
             Work::Rehearsal(rehearsal) => {
                 tokio::spawn(play(*rehearsal, orders, folder, myself.clone()));
             }
-            Work::Failed { failure, decoder } => provider.never_ran(decoder, failure),
+            Work::Failed(failure) => provider.never_ran(failure),
         }
         myself.send_interval(look, || ProviderMsg::Look);
         Ok(provider)
@@ -215,16 +221,10 @@ impl Actor for ProviderActor {
 // === impl Provider ===
 
 impl Provider {
-    fn never_ran(&mut self, decoder: Box<dyn Decoder>, failure: StartFailure) {
-        self.output = Some(Heard::Lines(decoder));
+    fn never_ran(&mut self, failure: StartFailure) {
+        self.output = Some(Heard::Nothing);
         self.vital_signs.over();
-        self.end = Some(Ended {
-            exit: Err(crate::process::StartFailure::Other(failure.to_string())),
-            strays: 0,
-            survivors: 0,
-            cpu: Duration::ZERO,
-            keeper_lost: false,
-        });
+        self.end = Some(TreeEnd { exit: Err(failure), strays: 0 });
     }
 
     fn look(&mut self, myself: &ActorRef<ProviderMsg>) {
@@ -260,11 +260,11 @@ impl Provider {
         let (Some(ended), Some(heard)) = (self.end.take(), self.output.take()) else { return };
         self.vital_signs.over();
         let strays = ended.strays;
-        let exit = ended.exit.map_err(|f| failure_of(&f));
-        let end = CallEnd { exit, ended_by: self.ended_by };
+        let end = CallEnd { exit: ended.exit, ended_by: self.ended_by };
         let said = match heard {
             Heard::Lines(decoder) => Said::Decoded(decoder.finish(&end)),
             Heard::Steps(performance) => Said::Played(performance),
+            Heard::Nothing => Said::Nothing,
         };
         let duration_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let report = ProviderReport { token: self.token, said, end, duration_ms, strays };
@@ -284,8 +284,19 @@ fn failure(error: &ProcessError) -> StartFailure {
     StartFailure::Other(error.to_string())
 }
 
-fn failure_of(failure: &crate::process::StartFailure) -> StartFailure {
-    StartFailure::Other(failure.to_string())
+fn failure_of(failure: crate::process::StartFailure) -> StartFailure {
+    use crate::process::StartFailure as Process;
+    let name = |program: std::path::PathBuf| program.display().to_string();
+    match failure {
+        Process::NotFound { program } => StartFailure::NotFound(name(program)),
+        Process::InterpreterNotFound { program } | Process::NotAProgram { program } => {
+            StartFailure::BadFormat(name(program))
+        }
+        Process::NotExecutable { program } => StartFailure::NotExecutable(name(program)),
+        Process::TooLong { program } => StartFailure::TooLong(name(program)),
+        Process::Folder { cwd, .. } => StartFailure::Folder(name(cwd)),
+        other => StartFailure::Other(other.to_string()),
+    }
 }
 
 fn read(
@@ -331,8 +342,9 @@ async fn warden_of(
         }
     };
     drop(folder);
+    let end = TreeEnd { exit: ended.exit.map_err(failure_of), strays: ended.strays };
     // An actor that died has no use for it.
-    let _ = provider.cast(ProviderMsg::Part(Box::new(Part::Tree(ended))));
+    let _ = provider.cast(ProviderMsg::Part(Box::new(Part::Tree(end))));
 }
 
 // === impl Sink ===

@@ -8,11 +8,11 @@ use ractor::ActorRef;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::sleep;
 
-use super::provider::{Heard, Part};
+use super::provider::{Heard, Part, TreeEnd};
 use crate::domain::outcome::Exit;
 use crate::git::commit_all;
 use crate::messages::provider::ProviderMsg;
-use crate::process::{Ended, StartFailure};
+use crate::providers::call::StartFailure;
 use crate::providers::rehearsal::stage::{Commit, perform};
 use crate::providers::rehearsal::{Performance, Play, Step};
 
@@ -80,7 +80,7 @@ pub async fn play(
         }
     }
     drop(folder);
-    let ended = Ended { exit, strays: 0, survivors: 0, cpu: Duration::ZERO, keeper_lost: false };
+    let ended = TreeEnd { exit, strays: 0 };
     // An actor that died has no use for it.
     let _ = provider.cast(ProviderMsg::Part(Box::new(Part::Output(Heard::Steps(performance)))));
     let _ = provider.cast(ProviderMsg::Part(Box::new(Part::Tree(ended))));

@@ -57,17 +57,17 @@ impl Reload {
             super::note(ctx, vec![ctx.draft(Body::ConfigInvalid { message })]);
         };
         let mut inputs = Vec::new();
-        match files.map(|files| self.reloader.judge(files)) {
-            Ok(Reread::Unchanged) => {}
-            Ok(Reread::Unsettled) => {
+        match self.reloader.judge(files) {
+            Reread::Unchanged => {}
+            Reread::Unsettled => {
                 if let Some(session) = ctx.slots.session.get() {
                     session.send_after(UNSETTLED, || SessionMsg::ConfigHint);
                 }
             }
-            Ok(Reread::Changed { loaded, changes }) => {
+            Reread::Changed { loaded, changes } => {
                 inputs = self.changed(ctx, &loaded.config, &changes);
             }
-            Ok(Reread::Invalid(error)) | Err(error) => invalid(&error),
+            Reread::Invalid(error) => invalid(&error),
         }
         if again && let Some(session) = ctx.slots.session.get() {
             // A session that died reads them when it is back.

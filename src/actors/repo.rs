@@ -117,7 +117,7 @@ impl Repo {
     }
 }
 
-fn open_once(ctx: &ProjectCtx, vcs: &mut Vcs) {
+fn open_once(ctx: &Arc<ProjectCtx>, vcs: &mut Vcs) {
     let config = ctx.config();
     let Some(problem) = vcs.open(&ctx.paths, &config) else { return };
     // Once a session: a restarted actor has nothing new to say.
@@ -126,7 +126,7 @@ fn open_once(ctx: &ProjectCtx, vcs: &mut Vcs) {
     }
 }
 
-fn snapshot(ctx: &ProjectCtx, vcs: &mut Vcs) -> TreeNow {
+fn snapshot(ctx: &Arc<ProjectCtx>, vcs: &mut Vcs) -> TreeNow {
     match vcs.snapshot() {
         Ok(now) => now,
         Err(error) => {
@@ -136,7 +136,7 @@ fn snapshot(ctx: &ProjectCtx, vcs: &mut Vcs) -> TreeNow {
     }
 }
 
-fn degraded(ctx: &ProjectCtx, capability: &str, reason: String) {
+fn degraded(ctx: &Arc<ProjectCtx>, capability: &str, reason: String) {
     let iteration = ctx.state().session.as_ref().map(|s| s.iteration);
     super::note(ctx, vec![ctx.draft(Body::CapabilityDegraded {
         capability: capability.to_owned(),

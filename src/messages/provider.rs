@@ -34,6 +34,8 @@ pub enum Said {
     Decoded(Transcript),
     /// A script.
     Played(Performance),
+    /// It never ran.
+    Nothing,
 }
 
 /// A call that has ended.
