@@ -137,9 +137,8 @@ impl Actor for LaneActor {
         match event {
             // The call's actor has died, and the tree dies of that. A clean end has reported before.
             SupervisionEvent::ActorFailed(cell, error) => state.call_lost(&cell, error.to_string()),
-            SupervisionEvent::ActorTerminated(cell, _, reason) => {
-                state.call_lost(&cell, reason.unwrap_or_default());
-            }
+            // Without a reason it stopped by itself, after its report: that is in the mailbox, behind this event.
+            SupervisionEvent::ActorTerminated(cell, _, Some(reason)) => state.call_lost(&cell, reason),
             _ => {}
         }
         Ok(())

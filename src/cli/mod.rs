@@ -6,3 +6,5 @@ pub mod config;
 pub mod error;
 pub mod init;
 pub mod output;
+pub mod render;
+pub mod run;
