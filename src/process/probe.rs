@@ -1,7 +1,7 @@
 //! Short helper programs, such as a CLI asked for its version: run, capture, give up in time.
 
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -20,6 +20,9 @@ use crate::domain::outcome::Exit;
 
 /// How much of each stream is kept; the rest is read and dropped.
 pub const CAPTURE_LIMIT: usize = 1024 * 1024;
+
+/// How often to look for the end of a child that we have no handle of.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Reads of 16 KiB before the time is looked at again; more than a pipe holds, so that nothing is lost at the end.
 const READS: usize = 16;
@@ -86,8 +89,8 @@ pub fn run_capture(spec: &CallSpec, limit: Duration) -> Result<Captured, Capture
 
 struct Running {
     child: Child,
-    /// Readable when the child has ended.
-    handle: OwnedFd,
+    /// Readable when the child has ended; `None` where a sandbox gives no such handle.
+    handle: Option<OwnedFd>,
     streams: [Captor; 2],
 }
 
@@ -114,33 +117,20 @@ impl Running {
             .spawn()
             .map_err(|e| failed(stage_of(&program, &e), e))?;
         let streams = [child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from)];
-        let prepared = streams.iter().flatten().try_for_each(|p| rustix::io::ioctl_fionbio(p, true));
-        let handle = prepared.and_then(|()| {
-            let pid = tree::raw_pid(child.id()).ok_or(rustix::io::Errno::SRCH)?;
-            pidfd_open(pid, PidfdFlags::empty())
-        });
-        match handle {
-            Ok(handle) => {
-                let streams = streams.map(|pipe| Captor { pipe, kept: Vec::new() });
-                Ok(Running { child, handle, streams })
-            }
-            Err(e) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                Err(failed(Stage::Setup, e.into()))
-            }
-        }
+        let handle = tree::raw_pid(child.id()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let streams = streams.map(|pipe| Captor { pipe, kept: Vec::new() });
+        Ok(Running { child, handle, streams })
     }
 
     /// `false` when the time is over.
     fn read_until_exit(&mut self, deadline: Instant) -> std::io::Result<bool> {
+        for pipe in self.streams.iter().filter_map(|s| s.pipe.as_ref()) {
+            rustix::io::ioctl_fionbio(pipe, true)?;
+        }
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let exited = match self.wait(left) {
-                Ok(exited) => exited,
-                Err(rustix::io::Errno::INTR) => continue,
-                Err(e) => return Err(e.into()),
-            };
+            self.wait(left)?;
+            let exited = self.child.try_wait()?.is_some();
             // After the exit this reads what is in the pipes, not until an orphan closes them.
             for stream in &mut self.streams {
                 stream.read()?;
@@ -151,13 +141,16 @@ impl Running {
         }
     }
 
-    /// Whether the child has ended.
-    fn wait(&self, left: Duration) -> Result<bool, rustix::io::Errno> {
-        let pipes = self.streams.iter().filter_map(|s| s.pipe.as_ref().map(AsFd::as_fd));
-        let all: Vec<BorrowedFd<'_>> = [self.handle.as_fd()].into_iter().chain(pipes).collect();
-        let mut fds: Vec<PollFd<'_>> = all.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
-        rustix::event::poll(&mut fds, left.try_into().ok().as_ref())?;
-        Ok(fds.first().is_some_and(|fd| !fd.revents().is_empty()))
+    /// Waits until there is something to read, the child has ended, or it is time to look.
+    fn wait(&self, left: Duration) -> std::io::Result<()> {
+        let left = if self.handle.is_some() { left } else { left.min(LOOK) };
+        let pipes = self.streams.iter().filter_map(|s| s.pipe.as_ref());
+        let mut fds: Vec<PollFd<'_>> =
+            pipes.chain(&self.handle).map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+        match rustix::event::poll(&mut fds, left.try_into().ok().as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
     }
 
     fn kill_tree(&mut self) {

@@ -22,6 +22,18 @@ async fn term_lets_a_program_end_in_its_own_way() {
 }
 
 #[tokio::test]
+async fn term_is_never_too_early() {
+    // It may come when the process has not yet become the program, or not even unblocked its signals.
+    let keeper = keeper();
+    for _ in 0..100 {
+        let spec = CallSpec { argv: vec!["/bin/sleep".into(), "1000".into()], ..sh("") };
+        let (_output, call) = keeper.prepare().await.unwrap().start(&spec).unwrap();
+        call.terminate(LONG);
+        assert_eq!(call.ended().await.exit, Ok(Exit::Signal(15)));
+    }
+}
+
+#[tokio::test]
 async fn a_program_that_ignores_term_is_killed_after_the_grace() {
     let mark = Mark::new();
     let script = "trap '' TERM; (while :; do sleep 1; done) & echo up; while :; do sleep 1; done";
