@@ -53,7 +53,9 @@ pub use keeper::{is_keeper_invocation, keeper_main};
 pub use lines::{LONG_LINE_HEAD, Line};
 pub use lock::wait_for_call_lock;
 pub use log::AttemptLog;
-pub use output::{Activity, LineSink, MAX_LINE, PumpStop, Pumped, RawLog, Stream, StreamEnd, pump};
+pub use output::{
+    Activity, LineSink, MAX_LINE, PumpStop, Pumped, RawLog, StopSignal, Stream, StreamEnd, pump,
+};
 pub use probe::{CAPTURE_LIMIT, CaptureError, Captured, run_capture};
 pub use spec::CallSpec;
 pub use supervisor::Keeper;

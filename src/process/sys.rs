@@ -163,6 +163,38 @@ fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
 }
 
+/// Gives back the pages of this program's file that were read only to start it (relocations above all). They come
+/// back from the page cache where they are needed again.
+pub(super) fn drop_startup_pages() {
+    // SAFETY: the callback has the type that is asked for and ignores its data.
+    unsafe { libc::dl_iterate_phdr(Some(drop_read_only), std::ptr::null_mut()) };
+}
+
+/// Called for the program itself, which comes first; what it returns ends the walk before the libraries.
+unsafe extern "C" fn drop_read_only(
+    info: *mut libc::dl_phdr_info,
+    _: libc::size_t,
+    _: *mut libc::c_void,
+) -> c_int {
+    // SAFETY: dl_iterate_phdr passes a valid pointer.
+    let info = unsafe { &*info };
+    // SAFETY: the loader's program headers are an array of this length, there as long as the program is.
+    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+    let page = rustix::param::page_size() as u64;
+    for header in headers.iter().filter(|h| h.p_type == libc::PT_LOAD && h.p_flags & libc::PF_W == 0) {
+        // Whole pages of this segment alone: those at its ends may be shared with a writable one.
+        let start = (info.dlpi_addr + header.p_vaddr).next_multiple_of(page);
+        let end = (info.dlpi_addr + header.p_vaddr + header.p_memsz) / page * page;
+        if let Ok(length) = usize::try_from(end.saturating_sub(start)) {
+            let start = std::ptr::with_exposed_provenance_mut(start as usize);
+            // SAFETY: these pages map the program's file without ever having been writable, so none differs from the
+            // file, from which it is read again at the next access.
+            unsafe { libc::madvise(start, length, libc::MADV_DONTNEED) };
+        }
+    }
+    1
+}
+
 /// Ends this process at once: no destructors, no flushing of buffers shared with the parent.
 pub(super) fn exit_now(code: i32) -> ! {
     // SAFETY: _exit touches no memory.

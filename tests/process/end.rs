@@ -168,15 +168,12 @@ async fn a_pipe_held_by_a_stranger_does_not_hold_us_up() {
     wait_for(&output, b"up");
     let held = std::fs::File::options().write(true).open(format!("/proc/{}/fd/1", call.id().pid)).unwrap();
     writeln!(&held, "late").unwrap();
-    let stop = PumpStop::new().unwrap();
-    let pumping = {
-        let stop = stop.clone();
-        tokio::task::spawn_blocking(move || {
-            let mut said = Said::default();
-            let pumped = pump(output, MAX_LINE, &mut said, None, &Activity::new(), &stop);
-            (said, pumped)
-        })
-    };
+    let (stop, signal) = PumpStop::pair().unwrap();
+    let pumping = tokio::task::spawn_blocking(move || {
+        let mut said = Said::default();
+        let pumped = pump(output, MAX_LINE, &mut said, None, &Activity::new(), &signal);
+        (said, pumped)
+    });
     call.kill();
     assert_eq!(call.ended().await.exit, Ok(Exit::Signal(9)));
     stop.stop();
