@@ -9,12 +9,12 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::process::{PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 
 use super::call::memory_file;
 use super::error::StartFailure;
 use super::spec::CallSpec;
-use super::tree;
+use super::tree::{self, Member};
 use super::wire::Stage;
 use crate::domain::outcome::Exit;
 
@@ -153,10 +153,22 @@ impl Running {
         }
     }
 
+    /// Without a reaper for its orphans the tree must be caught in one go: it is stopped from the top down, so that
+    /// nobody in it can fork any more (`fork` fails once a signal is pending), and then killed from the bottom up, so
+    /// that nobody becomes an orphan before its turn.
     fn kill_tree(&mut self) {
         let root = self.child.id();
-        // Children before their parents: an orphan would move out of the tree.
-        for member in tree::descendants(root).into_iter().rev() {
+        if let Some(pid) = tree::raw_pid(root) {
+            let _ = kill_process(pid, Signal::STOP);
+        }
+        let mut members: Vec<Member> = tree::children_of(root);
+        let mut next = 0;
+        while let Some(member) = members.get(next).copied() {
+            tree::signal_member(root, member, Signal::STOP);
+            members.extend(tree::children_of(member.pid));
+            next += 1;
+        }
+        for member in members.into_iter().rev() {
             tree::signal_member(root, member, Signal::KILL);
         }
         if let Some(group) = tree::raw_pid(root) {
