@@ -86,6 +86,26 @@ pub struct Figures {
     pub reserved: MicroUsd,
 }
 
+/// The forecast of a call's cost, never nothing: the 90th percentile of the last known costs; with few of them the
+/// largest, and not less than what is assumed; with none what is assumed, or a cautious first guess.
+pub fn forecast(
+    recent: impl IntoIterator<Item = MicroUsd>,
+    limit: Option<MicroUsd>,
+    assume: Option<MicroUsd>,
+) -> MicroUsd {
+    let mut known: Vec<MicroUsd> = recent.into_iter().collect();
+    known.sort_unstable();
+    let forecast = match known.last() {
+        None => {
+            assume.unwrap_or_else(|| limit.map_or(FIRST_CALL, |limit| MicroUsd(limit.0 / 10).min(FIRST_CALL)))
+        }
+        Some(largest) if known.len() < ENOUGH => assume.unwrap_or_default().max(*largest),
+        // Nearest rank: the smallest cost that nine of ten calls did not pass.
+        Some(largest) => known.get((known.len() * 9).div_ceil(10) - 1).copied().unwrap_or(*largest),
+    };
+    forecast.max(MicroUsd::SMALLEST)
+}
+
 // === impl Budget ===
 
 impl Budget {
@@ -100,20 +120,9 @@ impl Budget {
         self.assume = assume;
     }
 
-    /// The forecast of the next call's cost, never nothing: the 90th percentile of the last known costs; with few
-    /// of them the largest, and not less than what is assumed; with none what is assumed or a cautious first guess.
+    /// The forecast of the next call's cost: see [`forecast`].
     pub fn forecast(&self) -> MicroUsd {
-        let mut known: Vec<MicroUsd> = self.recent.iter().copied().collect();
-        known.sort_unstable();
-        let forecast = match known.last() {
-            None => self.assume.unwrap_or_else(|| {
-                self.limit.map_or(FIRST_CALL, |limit| MicroUsd(limit.0 / 10).min(FIRST_CALL))
-            }),
-            Some(largest) if known.len() < ENOUGH => self.assume.unwrap_or_default().max(*largest),
-            // Nearest rank: the smallest cost that nine of ten calls did not pass.
-            Some(largest) => known.get((known.len() * 9).div_ceil(10) - 1).copied().unwrap_or(*largest),
-        };
-        forecast.max(MicroUsd::SMALLEST)
+        forecast(self.recent.iter().copied(), self.limit, self.assume)
     }
 
     /// Sets money aside for a call, if the limit leaves room for its forecast.

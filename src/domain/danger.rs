@@ -67,6 +67,9 @@ const NAMES: [&str; 21] = [
 const RUNNERS: [&str; 10] =
     ["sudo", "doas", "command", "exec", "nohup", "time", "env", "busybox", "builtin", "then"];
 
+/// Names that are looked at within one command: a line of nothing but names must not cost a look at each pair.
+const MAX_NAMES: usize = 32;
+
 /// A quoted command line may hold another one; deeper nesting than this is not looked at.
 const MAX_DEPTH: usize = 4;
 
@@ -77,7 +80,11 @@ pub fn find(text: &str, context: Context) -> Option<Danger> {
     }
     match context {
         // Emphasis and code spans are no part of what they enclose.
-        Context::Prose => look(&text.replace('`', " ").replace("**", " "), context, 0),
+        // In a JSON string a line ends with `\n`.
+        Context::Prose => {
+            let text = text.replace("\\n", "\n").replace('`', " ").replace("**", " ");
+            look(&text, context, 0)
+        }
         Context::Span | Context::Shell => look(text, context, 0),
     }
 }
@@ -127,8 +134,11 @@ fn look_at(command: &Command, context: Context, in_system: bool) -> Option<Dange
     let lost = |path: &String| {
         target::is_system(path) || (in_system && matches!(path.as_str(), "*" | "." | "./*" | ".*"))
     };
-    command.words.iter().enumerate().find_map(|(i, word)| {
+    let named = command.words.iter().enumerate().filter_map(|(i, word)| {
         let name = word.rsplit('/').next().unwrap_or(word).trim_start_matches('*');
+        (NAMES.contains(&name) || is_mkfs(name)).then_some((i, name))
+    });
+    named.take(MAX_NAMES).find_map(|(i, name)| {
         let rest = command.words.get(i + 1..).unwrap_or_default();
         let args = arguments(rest, context);
         let has = |wanted: &str| args.iter().any(|a| a == wanted);

@@ -200,7 +200,11 @@ impl Writer {
             goal: input.lane_task.as_ref().map_or(shown.goal, |task| task.text.as_str()),
             path: &path,
         });
-        let _ = writeln!(self.0, "This is what must be built. Its file is {path}.\n\n<spec>");
+        let what = match input.mode {
+            Mode::NextGoal => "This is what was asked for so far: it still holds.",
+            Mode::Spec | Mode::Analysis => "This is what must be built.",
+        };
+        let _ = writeln!(self.0, "{what} Its file is {path}.\n\n<spec>");
         self.block(&verbatim(&excerpt.text));
         self.line("</spec>");
         self.references(&input.references);

@@ -83,6 +83,7 @@ fn render(spec: &Spec, budget: &ExcerptBudget<'_>, limit: usize) -> String {
     if !outline.is_empty() {
         out.push_str("\n[Outline with line numbers]\n");
         out.push_str(&outline);
+        out.push('\n');
     }
     let pieces = choose(spec, budget.goal, room.saturating_sub(outline.len()));
     let mut shown = 0;
@@ -149,7 +150,7 @@ fn outline(spec: &Spec, limit: usize) -> String {
 }
 
 /// The ranges to show, in order and without overlap, of at most `room` bytes with what is said between them.
-fn choose(spec: &Spec, goal: &str, room: usize) -> Vec<Range<usize>> {
+pub(super) fn choose(spec: &Spec, goal: &str, room: usize) -> Vec<Range<usize>> {
     let head = 0..safe_end(spec, 0, room / 2);
     let mut left = room.saturating_sub(head.end + GAP);
     let mut pieces = vec![head.clone()];

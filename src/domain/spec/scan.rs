@@ -10,7 +10,7 @@ use crate::domain::danger::{self, Context};
 /// Headings and open items that are remembered; all are counted.
 const MAX_MARKS: usize = 20_000;
 
-/// Opening fences without an end that are put right, each by a second look at the rest.
+/// Opening fences and comments without an end that are put right: each costs a second look at what follows.
 const MAX_REPAIRS: usize = 8;
 
 /// Longer lines are no commands that a person wrote; they are looked at in pieces of this many bytes.
@@ -52,6 +52,7 @@ pub(super) fn scan(text: &str) -> Scan {
     let mut scan = Scan::default();
     let mut pass = Pass { line: 1, ..Pass::default() };
     let mut repairs = 0;
+    let mut comments_without_end = 0;
     let mut opened: Option<Mark> = None;
     if let Some(end) = front_matter(text) {
         scan.words = words(&text[..end]);
@@ -75,14 +76,15 @@ pub(super) fn scan(text: &str) -> Scan {
             }
             return scan;
         };
-        if pass.fences.open().is_none()
-            && let Some(end) = comment(rest)
-        {
-            scan.words += words(&rest[..end]);
-            pass.line += rest[..end].matches('\n').count();
-            pass.start += end;
-            pass.paragraph = None;
-            continue;
+        if pass.fences.open().is_none() && rest.starts_with("<!--") && comments_without_end < MAX_REPAIRS {
+            if let Some(end) = comment(rest) {
+                scan.words += words(&rest[..end]);
+                pass.line += rest[..end].matches('\n').count();
+                pass.start += end;
+                pass.paragraph = None;
+                continue;
+            }
+            comments_without_end += 1;
         }
         let line = line_at(text, pass.start);
         let before = pass.fences.open();
@@ -206,10 +208,7 @@ fn front_matter(text: &str) -> Option<usize> {
 
 /// An HTML comment at the beginning of a line that ends with a line; its length.
 fn comment(rest: &str) -> Option<usize> {
-    let body = rest.strip_prefix("<!--")?;
-    // A comment is short. One that never ends must not cost a look at the whole rest, time and again.
-    let near = body.get(..body.floor_char_boundary(PIECE * 4))?;
-    let end = near.find("-->")? + "<!---->".len();
+    let end = rest.strip_prefix("<!--")?.find("-->")? + "<!---->".len();
     rest.get(end..)?.starts_with('\n').then_some(end + 1)
 }
 

@@ -107,7 +107,7 @@ fn ec_008_dangerous_lines_are_quoted_with_their_number() {
 
 #[test]
 fn ec_008_where_a_line_stands_decides_how_it_is_read() {
-    let table: [(&str, &[usize]); 14] = [
+    let table: [(&str, &[usize]); 15] = [
         ("```\nreboot\n```", &[2]),
         ("```rust\nreboot\n```", &[]),
         ("reboot", &[]),
@@ -122,6 +122,7 @@ fn ec_008_where_a_line_stands_decides_how_it_is_read() {
         ("```sh\nls \\\n  -l\n```\nrm -rf ./x", &[]),
         ("a\n\n```sh\nrm -rf /\n", &[4]),
         ("{\"cmd\": \"rm -rf ~/\"}", &[1]),
+        ("{\"run\": \"make\\nrm -rf \\\"/\\\"\\nls\"}", &[1]),
     ];
     for (text, lines) in table {
         assert_eq!(dangerous(text), lines, "{text:?}");
@@ -263,15 +264,6 @@ fn piece() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Lines that stand within a code fence, by an independent reading: fences that the spec found.
-fn balanced(excerpt: &str, spec: &Spec) -> bool {
-    // Each block of the spec is in the excerpt whole, or not at all. Blocks may repeat, so compare counts of lines.
-    let fences = excerpt.lines().filter(|l| l.starts_with("```") || l.starts_with("~~~")).count();
-    let in_spec: usize = spec.fences.len();
-    in_spec > 0
-        || fences <= spec.text.lines().filter(|l| l.starts_with("```") || l.starts_with("~~~")).count()
-}
-
 proptest! {
     #[test]
     fn an_excerpt_fits_and_is_never_cut_in_a_fence(
@@ -281,16 +273,23 @@ proptest! {
         let excerpt = spec.excerpt(&ExcerptBudget { goal: &goal, ..budget(tokens) });
         prop_assert!(excerpt.text.len() <= tokens * 4, "{} of {}", excerpt.text.len(), tokens * 4);
         prop_assert_eq!(excerpt.truncated.is_none(), excerpt.text.as_ref() == spec.text.as_str());
-        prop_assert!(balanced(&excerpt.text, &spec));
-        // What is shown is the spec's, in whole blocks of code.
-        for fence in &spec.fences {
-            let block = &spec.text[fence.clone()];
-            let inner = block.lines().nth(1).unwrap_or_default();
-            if excerpt.truncated.is_some() && inner.len() > 40 && excerpt.text.contains(inner)
-                && spec.text.matches(inner).count() == 1 {
-                prop_assert!(excerpt.text.contains(block.trim_end()));
+        for piece in excerpt::choose(&spec, &goal, tokens * 4) {
+            prop_assert!(spec.text.get(piece.clone()).is_some_and(|text| !text.is_empty()));
+            for edge in [piece.start, piece.end] {
+                let cut = spec.fences.iter().find(|fence| fence.start < edge && edge < fence.end);
+                prop_assert_eq!(cut, None, "cut at {}", edge);
             }
         }
+    }
+
+    #[test]
+    fn pieces_fit_their_room_in_order(
+        pieces in prop::collection::vec(piece(), 0..120), room in 0_usize..3000, goal in "[a-z]{0,6}",
+    ) {
+        let spec = spec(&pieces.concat());
+        let chosen = excerpt::choose(&spec, &goal, room);
+        prop_assert!(chosen.is_sorted_by(|a, b| a.end < b.start));
+        prop_assert!(chosen.iter().map(|piece| piece.len()).sum::<usize>() <= room);
     }
 
     #[test]
