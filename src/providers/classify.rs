@@ -335,8 +335,7 @@ impl<'a> Case<'a> {
     ) -> impl Iterator<Item = Candidate<'a>> + 'b {
         let rules = &self.definition.rules;
         texts.into_iter().flat_map(move |text| {
-            let fits =
-                move |rule: &&Rule| rule.places.contains(&place) && rule.pattern.is_match(text.as_bytes());
+            let fits = move |rule: &&Rule| rule.places.contains(place) && rule.pattern.is_match(text);
             rules.iter().filter(fits).map(move |rule| {
                 let scope = rule.scope.unwrap_or(rule.outcome.scope());
                 Candidate { kind: rule.outcome, rule: rule.id.clone(), scope, source, text }
