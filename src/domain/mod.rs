@@ -1,6 +1,14 @@
 //! The rules, pure: no `async`, no clock of its own, no I/O, no randomness that it was not given.
 
-pub mod claims;
+pub mod backoff;
+pub mod budget;
+pub mod claim;
+pub mod complexity;
+pub mod danger;
 pub mod ids;
+pub mod money;
 pub mod outcome;
+pub mod prompt;
 pub mod reset_time;
+pub mod spec;
+pub mod stagnation;

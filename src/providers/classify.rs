@@ -11,6 +11,7 @@ use jiff::{Timestamp, ZonedDateTime};
 use super::call::{CallEnd, OurReason, StartFailure};
 use super::decode::{ErrorEvent, LimitNotice, Terminal, Transcript, cut};
 use super::definition::{Definition, OutcomeKind, Rule, Where};
+use crate::domain::claim::Claim;
 use crate::domain::outcome::{AccountScope, Evidence, Exit, Outcome, Verdict};
 use crate::domain::reset_time;
 
@@ -101,7 +102,11 @@ impl<'a> Case<'a> {
         } else {
             let denied = transcript.denied.clone();
             (
-                Outcome::Completed { changed: self.changed, claims_done: transcript.claims.done, denied },
+                Outcome::Completed {
+                    changed: self.changed,
+                    claims_done: transcript.reading.claim == Some(Claim::Done),
+                    denied,
+                },
                 rule.to_owned(),
             )
         };

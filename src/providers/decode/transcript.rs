@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::tail::{cut, cut_front};
-use crate::domain::claims::Claims;
+use crate::domain::claim::{AnswerKind, Reading};
 use crate::domain::outcome::Usage;
 use crate::providers::call::Stream;
 use crate::providers::definition::OutputFormat;
@@ -27,7 +27,7 @@ pub struct Transcript {
     /// The final answer, at most [`ANSWER_MAX`] bytes of its end.
     pub answer: String,
     /// What the whole final answer claims.
-    pub claims: Claims,
+    pub reading: Reading,
     /// Tool calls seen.
     pub tools_used: u64,
     /// Tools that were refused, by name, each once.
@@ -116,7 +116,7 @@ impl Transcript {
             pending_error: None,
             limit: None,
             answer: String::new(),
-            claims: Claims::default(),
+            reading: Reading::default(),
             tools_used: 0,
             denied: Vec::new(),
             usage: Usage::default(),
@@ -129,7 +129,11 @@ impl Transcript {
 
     /// Takes the whole final answer: reads its claims, keeps its end.
     pub(super) fn set_answer(&mut self, answer: &str) {
-        self.claims = Claims::read(answer);
+        let kind = match self.format {
+            OutputFormat::Text => AnswerKind::Text,
+            _ => AnswerKind::Message,
+        };
+        self.reading = Reading::of(answer, kind);
         self.answer.clear();
         self.answer.push_str(cut_front(answer, ANSWER_MAX));
     }
