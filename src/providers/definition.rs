@@ -42,8 +42,10 @@ pub struct Definition {
     pub exit_code_is_evidence: bool,
     /// Exit codes with a meaning of their own, used when nothing better is known.
     pub exit_codes: BTreeMap<i32, OutcomeKind>,
-    /// Known wordings and fields, in the file's order.
+    /// Known wordings and fields, in the file's order; then those of `rules_from`.
     pub rules: Vec<Rule>,
+    /// Providers whose rules hold here, too: a text agent mostly passes on what one of them said.
+    pub rules_from: Vec<String>,
     /// List prices by model, for providers that tell no cost.
     pub prices: BTreeMap<String, Price>,
     /// Time limits that fit this CLI, where they differ from the configured ones.
@@ -188,6 +190,9 @@ pub struct Rule {
     pub pattern: Pattern,
     /// What the limit applies to, where the outcome's usual scope is wrong.
     pub scope: Option<AccountScope>,
+    /// A guess: counts only when nothing else fits.
+    #[serde(default)]
+    pub weak: bool,
     /// The stored conversation is of no use any more: the next attempt starts a fresh one.
     #[serde(default)]
     pub drop_conversation: bool,
@@ -272,7 +277,8 @@ pub struct Price {
     pub cache_write: Option<f64>,
 }
 
-/// Time limits of one call. `None`: the configured one.
+/// Time limits that fit a CLI's habits. They stand in for the built-in defaults, never for what a user has
+/// configured. `None`: the default is fine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Limits {
     /// To the first output.

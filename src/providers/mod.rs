@@ -8,6 +8,8 @@
 //! Nothing here starts a program, reads a clock or knows an actor.
 
 pub mod call;
+#[cfg(test)]
+mod captures;
 pub mod classify;
 pub mod command_line;
 pub mod decode;

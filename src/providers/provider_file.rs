@@ -64,6 +64,7 @@ struct Keys {
     prices: BTreeMap<String, Price>,
     #[serde(default)]
     rules: Vec<Rule>,
+    rules_from: Option<Vec<String>>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -158,6 +159,7 @@ impl Layer {
             exit_codes: merged(low.exit_codes, top.exit_codes),
             prices: merged(low.prices, top.prices),
             rules,
+            rules_from: top.rules_from.or(low.rules_from),
         };
         Layer { file: self.file, text: self.text, keys }
     }
@@ -236,6 +238,7 @@ impl Layer {
                 .map(|(ExitCode(code), outcome)| (code, outcome))
                 .collect(),
             rules: keys.rules,
+            rules_from: keys.rules_from.unwrap_or_default(),
             prices: keys.prices,
             limits: Limits {
                 first_output: seconds(keys.limits.first_output_seconds),
