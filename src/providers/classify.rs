@@ -69,6 +69,9 @@ const LAST_OF_STDERR: usize = 24;
 /// Lines of stdout's end that count as its last lines: of text, most of it is the agent's prose.
 const LAST_OF_STDOUT: usize = 4;
 
+/// A program's own message starts a line of text, after a glyph and «Error: » at most; prose may quote one later.
+const LINE_START: usize = 16;
+
 /// A longer answer is never an error message in disguise.
 const DISGUISED_MAX: usize = 600;
 
@@ -230,11 +233,10 @@ impl<'a> Case<'a> {
 
     /// The failure that it had reported as an event when its output ended.
     fn error_event(&self) -> Option<Verdict> {
-        if self.exit.success() {
-            return None;
-        }
-        let of_event =
-            self.transcript.pending_error.iter().flat_map(|e| self.error(e, Where::ErrorEvent, "event"));
+        // A retry notice is progress: it explains a failed end, not one that claims success.
+        let reported =
+            self.transcript.pending_error.iter().filter(|error| !error.retrying || !self.exit.success());
+        let of_event = reported.flat_map(|error| self.error(error, Where::ErrorEvent, "event"));
         let of_limit = self.transcript.limit.iter().map(|notice| self.limit(notice));
         self.decide(of_event.chain(of_limit))
     }
@@ -345,8 +347,15 @@ impl<'a> Case<'a> {
         texts: impl IntoIterator<Item = &'a str> + 'b,
     ) -> impl Iterator<Item = Candidate<'a>> + 'b {
         let rules = &self.definition.rules;
+        let prose = place == Where::Stdout && !self.transcript.format.has_terminal_event();
         texts.into_iter().flat_map(move |text| {
-            let fits = move |rule: &&Rule| rule.places.contains(place) && rule.pattern.is_match(text);
+            let fits = move |rule: &&Rule| {
+                rule.places.contains(place)
+                    && match prose {
+                        true => rule.pattern.matches_early(text, LINE_START),
+                        false => rule.pattern.is_match(text),
+                    }
+            };
             rules.iter().filter(fits).map(move |rule| {
                 let scope = rule.scope.unwrap_or(rule.outcome.scope());
                 Candidate { kind: rule.outcome, weak: rule.weak, rule: rule.id.clone(), scope, source, text }

@@ -376,6 +376,11 @@ impl Pattern {
         self.0.is_match(text.as_bytes())
     }
 
+    /// Whether it is found within the first `bytes` bytes of `text`.
+    pub fn matches_early(&self, text: &str, bytes: usize) -> bool {
+        self.0.find(text.as_bytes()).is_some_and(|found| found.start() <= bytes)
+    }
+
     /// Group 1 of the first match, else the whole match.
     pub fn find<'t>(&self, text: &'t str) -> Option<&'t str> {
         let captures = self.0.captures(text.as_bytes())?;

@@ -10,6 +10,8 @@
 pub mod call;
 #[cfg(test)]
 mod captures;
+#[cfg(test)]
+mod cases;
 pub mod classify;
 pub mod command_line;
 pub mod decode;

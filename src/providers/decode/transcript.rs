@@ -19,8 +19,8 @@ pub struct Transcript {
     pub model: Option<String>,
     /// The last terminal event. `None` in formats without one, and when the stream was cut before it.
     pub terminal: Option<Terminal>,
-    /// The failure that the CLI was still retrying, or had reported as an event, when its output ended. Cleared
-    /// by any sign of progress after it.
+    /// The failure that the CLI had reported as an event when its output ended. Cleared by any sign of progress
+    /// after it.
     pub pending_error: Option<ErrorEvent>,
     /// The last limit notice that rejects; notices that only warn are facts, not evidence.
     pub limit: Option<LimitNotice>,
@@ -70,6 +70,8 @@ pub struct ErrorEvent {
     pub status: Option<u16>,
     /// Words for people, at most 4 KiB.
     pub message: String,
+    /// The CLI was about to try again: progress, and the cause only of an end that nothing else explains.
+    pub retrying: bool,
 }
 
 /// A notice about a plan's window.
@@ -158,7 +160,17 @@ impl ErrorEvent {
     const MESSAGE_MAX: usize = 4096;
 
     pub(super) fn new(kinds: Vec<String>, status: Option<u16>, message: &str) -> Self {
-        ErrorEvent { kinds, status, message: cut(message.trim(), Self::MESSAGE_MAX).to_owned() }
+        ErrorEvent {
+            kinds,
+            status,
+            message: cut(message.trim(), Self::MESSAGE_MAX).to_owned(),
+            retrying: false,
+        }
+    }
+
+    /// The same, as a notice that the CLI tries again.
+    pub(super) fn retrying(self) -> Self {
+        ErrorEvent { retrying: true, ..self }
     }
 }
 
