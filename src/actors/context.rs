@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -97,6 +97,8 @@ pub struct ProjectCtx {
     pub show: Option<Box<dyn Show>>,
     /// Things found before the session began, for its first commit.
     pub found: Mutex<Vec<Body>>,
+    /// How often this program was told to end (Ctrl-C, TERM, HUP): a restarted Signals must not take that back.
+    pub interrupts: AtomicU32,
 }
 
 /// Shows committed events as they happen: JSON lines on stdout, or words for a person.

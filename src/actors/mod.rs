@@ -16,6 +16,7 @@
 //!          └─ Provider   one attempt
 //! ```
 
+pub mod blocking;
 pub mod context;
 pub mod disk;
 pub mod signals;

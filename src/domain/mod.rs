@@ -3,9 +3,12 @@
 pub mod accounts;
 pub mod backoff;
 pub mod claims;
+pub mod disk;
 pub mod event;
 pub mod ids;
 pub mod outcome;
+pub mod plain_text;
 pub mod reset_time;
 pub mod session;
+pub mod signal_file;
 pub mod state;
