@@ -1,9 +1,9 @@
 //! What the actors of one project share. Nothing in it is the truth: that is in the store.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,21 +11,29 @@ use jiff::Timestamp;
 use tokio::sync::{Semaphore, watch};
 
 use crate::clock::Clock;
-use crate::config::{Config, ProjectPaths, Sources};
+use super::journal::Shower;
+use super::prompting::SpecCache;
+use crate::config::{Config, Files, ProjectPaths, Settings, Sources};
+use crate::domain::backoff::Intensity;
 use crate::domain::event::{Body, Draft};
 use crate::domain::ids::{EventId, IdSource};
+use crate::domain::spec::SpecWarning;
 use crate::domain::state::State;
+use crate::domain::status::Facts;
 use crate::messages::accounts::AccountsMsg;
-use crate::messages::disk::DiskMsg;
+use crate::messages::disk::{DiskLimits, DiskMsg};
 use crate::messages::gates::GatesMsg;
 use crate::messages::journal::JournalMsg;
 use crate::messages::repo::RepoMsg;
 use crate::messages::session::{CommitFailed, SessionMsg};
 use crate::messages::signals::SignalsMsg;
 use crate::messages::store::{Committed, StoreMsg};
-use crate::messages::watcher::WatcherMsg;
+use crate::messages::watcher::{WatchedFolder, WatcherMsg};
+use crate::intake::signal_files::resume_path;
 use crate::messages::Slot;
 use crate::process::Keeper;
+use crate::providers::book::ProviderBook;
+use crate::store::{Ballast, Durability, OpenOptions, ProjectLock, StorePaths};
 
 /// How long a commit may take before the session gives up on the store. A slow disk takes tens of milliseconds; a
 /// store that is restarted with its back-off, a second.
@@ -70,6 +78,8 @@ pub struct RunRequest {
 pub struct ProjectCtx {
     /// The project's files.
     pub paths: ProjectPaths,
+    /// The same as the store names them.
+    pub store_paths: StorePaths,
     /// The clock.
     pub clock: Clock,
     /// Makes ids; shared, so that they ascend over all actors and follow one seed.
@@ -78,6 +88,10 @@ pub struct ProjectCtx {
     pub config: watch::Sender<Arc<Config>>,
     /// Where settings come from.
     pub sources: Sources,
+    /// The settings files as they were when `config` was made from them.
+    pub files: Files,
+    /// The same with where each came from.
+    pub settings: Settings,
     /// State as last committed: what readers see.
     pub state: watch::Sender<Arc<State>>,
     /// Where the actors find each other.
@@ -86,19 +100,33 @@ pub struct ProjectCtx {
     pub request: RunRequest,
     /// The supervisor's environment as it was at start.
     pub env: BTreeMap<OsString, OsString>,
+    /// The providers.
+    pub providers: ProviderBook,
     /// Starts processes; none in simulations.
     pub keeper: Option<Keeper>,
+    /// The session's lock; none in simulations.
+    pub lock: Mutex<Option<ProjectLock>>,
+    /// Space that is kept for the last commits on a full disk.
+    pub ballast: Ballast,
     /// One call at a time works in the project folder: whoever has the permit. It is given back when nothing of the
     /// call is left, whatever became of the actor that owned it.
     pub folder: Arc<Semaphore>,
-    /// The last event that was shown on stdout, so that a restarted Journal neither skips nor repeats one.
-    pub shown: AtomicU64,
-    /// How committed events are shown while they happen.
-    pub show: Option<Box<dyn Show>>,
+    /// Shows events while they happen.
+    pub shower: Option<Shower>,
     /// Things found before the session began, for its first commit.
     pub found: Mutex<Vec<Body>>,
     /// How often this program was told to end (Ctrl-C, TERM, HUP): a restarted Signals must not take that back.
     pub interrupts: AtomicU32,
+    /// The spec as last read.
+    pub spec: Mutex<SpecCache>,
+    /// What a first look at the project shows.
+    pub facts: Mutex<Vec<String>>,
+    /// The session of this program has begun: a Session actor that starts now is a restarted one.
+    pub begun: AtomicBool,
+    /// It was said that git is not used.
+    pub git_said: AtomicBool,
+    /// The last `spec_truncated` that was said: once for the same sizes.
+    pub truncation_said: Mutex<Option<SpecWarning>>,
 }
 
 /// Shows committed events as they happen: JSON lines on stdout, or words for a person.
@@ -110,6 +138,100 @@ pub trait Show: Send + Sync + std::fmt::Debug {
 // === impl ProjectCtx ===
 
 impl ProjectCtx {
+    /// How Store opens its database.
+    pub fn open_options(&self) -> OpenOptions {
+        let durability = match self.config().durability {
+            crate::config::Durability::Power => Durability::Power,
+            crate::config::Durability::Process => Durability::Process,
+        };
+        OpenOptions { durability, fresh: false, now: self.now() }
+    }
+
+    /// What Disk is to look at, for this project.
+    pub fn disk_watch(&self) -> DiskMsg {
+        let mut paths = vec![self.paths.root.clone(), self.paths.dot.clone()];
+        let tmp = self.env.get(OsStr::new("TMPDIR")).map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
+        paths.push(tmp);
+        DiskMsg::Watch { paths, limits: self.disk_limits(), tell: self.slots.session.clone() }
+    }
+
+    /// When a file system counts as full.
+    pub fn disk_limits(&self) -> DiskLimits {
+        let disk = &self.config().disk;
+        DiskLimits {
+            min_free: disk.min_free,
+            min_inodes: disk.min_inodes,
+            resume_factor: disk.resume_factor,
+            interval: disk.interval,
+        }
+    }
+
+    /// What Watcher is to watch, for this project.
+    pub fn folder_watch(&self) -> WatcherMsg {
+        let paths = &self.paths;
+        let name = |path: &Path| path.file_name().map(OsStr::to_owned);
+        let ours = [&paths.stop, &paths.pause, &paths.human_input, &paths.inbox, &paths.config];
+        let mut names: Vec<OsString> = ours.iter().filter_map(|path| name(path)).collect();
+        names.extend(name(&resume_path(paths)));
+        let mut folders = vec![
+            WatchedFolder { path: paths.dot.clone(), names: Some(names) },
+            WatchedFolder { path: paths.inbox.clone(), names: None },
+        ];
+        let user = self.sources.user.as_ref().and_then(|file| file.parent().zip(name(file)));
+        folders.extend(
+            user.map(|(folder, file)| WatchedFolder { path: folder.to_owned(), names: Some(vec![file]) }),
+        );
+        WatcherMsg::Watch { folders, tell: self.slots.signals.clone() }
+    }
+
+    /// What `status.json` says beside the state.
+    pub fn status_facts(&self) -> Facts {
+        Facts {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            project: self.paths.root.display().to_string(),
+            pid: Some(std::process::id()),
+            problem: None,
+            disk: Vec::new(),
+            min_free_bytes: self.config().disk.min_free,
+        }
+    }
+
+    /// The environment that a provider's agents get: ours, without our own settings, with what the settings say.
+    pub fn provider_env(&self, config: &Config, provider: &str) -> BTreeMap<OsString, OsString> {
+        let mut env = self.env.clone();
+        let named = |names: &[String], key: &OsStr| names.iter().any(|name| OsStr::new(name) == key);
+        env.retain(|key, _| {
+            let ours = key.as_encoded_bytes().starts_with(b"LONGHAUL_") && key != "LONGHAUL_HOME";
+            (!ours || named(&config.agent.env_keep, key)) && !named(&config.agent.env_drop, key)
+        });
+        if let Some(own) = config.providers.get(provider) {
+            env.extend(own.env.iter().map(|(key, value)| (OsString::from(key), OsString::from(value))));
+        }
+        env
+    }
+
+    /// What a first look at the project shows.
+    pub fn facts(&self) -> Vec<String> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The same, newly seen.
+    pub fn set_facts(&self, facts: Vec<String>) {
+        *self.facts.lock().unwrap_or_else(PoisonError::into_inner) = facts;
+    }
+
+    /// Whether this is news.
+    pub fn is_new_truncation(&self, truncated: &SpecWarning) -> bool {
+        let mut said = self.truncation_said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.replace(truncated.clone()).as_ref() != Some(truncated)
+    }
+
+    /// How often a child may be restarted.
+    pub fn intensity(&self) -> Intensity {
+        let supervisor = &self.config().supervisor;
+        Intensity { max: supervisor.intensity, within: supervisor.window }
+    }
+
     /// Wall-clock time.
     pub fn now(&self) -> Timestamp {
         self.clock.now()

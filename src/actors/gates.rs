@@ -18,7 +18,14 @@ use crate::domain::state::GateResult;
 use crate::intake::gates::gates_of;
 use crate::messages::gates::GatesMsg;
 use crate::messages::session::SessionMsg;
-use crate::process::{Call, CallSpec, Capture, PumpOptions, StartFailure, pump};
+use crate::process::{Activity, Call, CallSpec, HeadTail, Line, LineSink, MAX_LINE, PumpStop, StartFailure, Stream, pump};
+
+/// What is kept of a gate's output, bytes: its beginning, and its end, where the failures are summed up.
+const KEPT_HEAD: usize = 2 * 1024;
+const KEPT_TAIL: usize = 8 * 1024;
+
+/// Takes both streams as they come.
+struct Tail(HeadTail);
 
 /// The actor.
 pub struct GatesActor;
@@ -122,6 +129,16 @@ impl Gates {
     }
 }
 
+impl LineSink for Tail {
+    fn line(&mut self, _: Stream, line: Line<'_>) {
+        match line {
+            Line::Whole(bytes) => self.0.push(bytes),
+            Line::TooLong { head, .. } => self.0.push(head),
+        }
+        self.0.push(b"\n");
+    }
+}
+
 fn unrun(name: String) -> GateReport {
     let result = GateResult::Cancelled;
     GateReport { name, result, exit: None, duration_ms: 0, timed_out_after: None, tail: String::new() }
@@ -159,21 +176,24 @@ async fn run_gate(
         Ok(started) => started,
         Err(error) => return could_not(error.to_string()),
     };
-    let (stopper, stop) = match crate::process::stopper() {
-        Ok(pair) => pair,
+    let stop = match PumpStop::new() {
+        Ok(stop) => stop,
         Err(error) => return could_not(error.to_string()),
     };
-    let capture = tokio::task::spawn_blocking(move || {
-        let mut capture = Capture::default();
-        // What was read is kept whatever ends the reading.
-        let _ = pump(output, &stop, &PumpOptions::default(), &mut capture);
-        capture
-    });
+    let capture = {
+        let stop = stop.clone();
+        tokio::task::spawn_blocking(move || {
+            let mut tail = Tail(HeadTail::new(KEPT_HEAD, KEPT_TAIL));
+            pump(output, MAX_LINE, &mut tail, None, &Activity::new(), &stop);
+            tail.0.text()
+        })
+    };
     let end = tokio::select! {
         ended = call.ended() => End::ByItself(ended),
         () = sleep_until(started + gate.timeout) => End::Limit,
         grace = ending.recv() => grace.map_or(End::Orphaned, End::Us),
     };
+    let by_us = !matches!(end, End::ByItself(_));
     let exit = match end {
         End::ByItself(ended) => ended.exit,
         End::Limit => {
@@ -184,10 +204,10 @@ async fn run_gate(
         End::Us(grace) => end_tree(&call, grace, &mut ending).await,
         End::Orphaned => end_tree(&call, Duration::ZERO, &mut ending).await,
     };
-    stopper.stop();
-    report.tail = capture.await.map(|capture| capture.text()).unwrap_or_default();
+    stop.stop();
+    report.tail = capture.await.unwrap_or_default();
     report.duration_ms = millis(started);
-    judge(&mut report, exit);
+    judge(&mut report, exit, by_us);
     report
 }
 
@@ -206,18 +226,17 @@ async fn end_tree(
     }
 }
 
-fn judge(report: &mut GateReport, exit: Result<Exit, StartFailure>) {
+fn judge(report: &mut GateReport, exit: Result<Exit, StartFailure>, by_us: bool) {
     match exit {
         Ok(exit) => {
             report.exit = Some(exit);
-            let by_us = report.result == GateResult::TimedOut;
             match exit {
+                // Timed out, or cancelled: whatever it says now.
                 _ if by_us => {}
                 Exit::Code(0) => report.result = GateResult::Passed,
                 // A shell's way to say that there is no such program, or that it may not be run.
                 Exit::Code(126 | 127) => report.result = GateResult::CouldNotRun,
-                Exit::Code(_) => report.result = GateResult::Failed,
-                Exit::Signal(_) => report.result = GateResult::Cancelled,
+                Exit::Code(_) | Exit::Signal(_) => report.result = GateResult::Failed,
             }
         }
         Err(failure) => {
@@ -234,7 +253,7 @@ fn spec(ctx: &ProjectCtx, gate: &Gate, iteration: u64) -> CallSpec {
     };
     let mut env = ctx.env.clone();
     env.extend(gate.env.iter().map(|(k, v)| (OsString::from(k), OsString::from(v))));
-    env.extend(ctx.marks(iteration, 0));
+    env.extend(super::lane::marks(ctx, iteration, 0));
     CallSpec { argv, env: env.into_iter().collect(), cwd: ctx.paths.root.clone(), stdin: Vec::new() }
 }
 

@@ -12,18 +12,19 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 
+use super::rehearsal::{Rehearsal, play};
 use super::vital_signs::{Limits, Sign, VitalSigns};
 use crate::domain::ids::Token;
-use crate::domain::session::EndReason;
+use crate::domain::outcome::Exit;
 use crate::messages::lane::LaneMsg;
-use crate::messages::provider::{ProviderMsg, ProviderReport};
+use crate::messages::provider::{ProviderMsg, ProviderReport, Said};
 use crate::process::{
-    Activity, AttemptLog, Call, CallSpec, Ended, Line, LineSink, Output, Prepared, ProcessError, PumpStop, RawLog,
+    Activity, AttemptLog, Call, CallSpec, Line, LineSink, Output, Prepared, ProcessError, PumpStop, RawLog,
     pump,
 };
 use crate::providers::call::{CallEnd, OurReason, StartFailure, Stream};
-use crate::providers::decode::{Decoder, Fact, Transcript};
-use crate::providers::rehearsal::Rehearsal;
+use crate::providers::decode::{Decoder, Fact};
+use crate::providers::rehearsal::Performance;
 
 /// How often to look for signs of life, at most; a shorter limit is looked at more often.
 const LOOK: Duration = Duration::from_secs(5);
@@ -39,8 +40,6 @@ pub struct ProviderArgs {
     pub lane: ActorRef<LaneMsg>,
     /// Nobody else works in the folder while this is held.
     pub folder: OwnedSemaphorePermit,
-    /// Reads the output.
-    pub decoder: Box<dyn Decoder>,
     /// What is called.
     pub work: Work,
     /// Time limits.
@@ -55,6 +54,8 @@ pub enum Work {
         prepared: Box<Prepared>,
         /// What it becomes.
         spec: CallSpec,
+        /// Reads its output.
+        decoder: Box<dyn Decoder>,
         /// Where its output is kept.
         log: AttemptLog,
         /// Longest line, bytes.
@@ -76,17 +77,17 @@ pub struct Provider {
     warden: mpsc::Sender<Duration>,
     /// The first reason for which we ended it.
     ended_by: Option<OurReason>,
-    output: Option<Box<dyn Decoder>>,
-    end: Option<Ended>,
+    output: Option<Heard>,
+    end: Option<TreeEnd>,
     stop: Option<PumpStop>,
 }
 
 /// Part of a call has ended.
 pub enum Part {
     /// Nothing of its process tree is left.
-    Tree(Ended),
+    Tree(TreeEnd),
     /// All of its output has been read.
-    Output(Box<dyn Decoder>),
+    Output(Heard),
     /// A sample of the process tree.
     Sample(crate::process::TreeUsage),
 }
@@ -99,6 +100,25 @@ impl std::fmt::Debug for Part {
             Part::Sample(_) => "Sample",
         })
     }
+}
+
+/// The end of a call's process tree.
+#[derive(Debug)]
+pub struct TreeEnd {
+    /// How the program ended, or why it never ran.
+    pub exit: Result<Exit, StartFailure>,
+    /// Processes that it left behind, which were ended.
+    pub strays: u32,
+}
+
+/// What was heard, before it is known how the call ended.
+pub enum Heard {
+    /// A process's output.
+    Lines(Box<dyn Decoder>),
+    /// A script's steps.
+    Steps(Performance),
+    /// Nothing: it never ran.
+    Nothing,
 }
 
 /// Takes lines on the pump's thread.
@@ -120,7 +140,7 @@ impl Actor for ProviderActor {
         myself: ActorRef<ProviderMsg>,
         args: ProviderArgs,
     ) -> Result<Provider, ActorProcessingErr> {
-        let ProviderArgs { token, lane, folder, decoder, work, limits } = args;
+        let ProviderArgs { token, lane, folder, work, limits } = args;
         let (warden, orders) = mpsc::channel(4);
         let activity = Arc::new(Activity::new());
         let terminal = Arc::new(AtomicBool::new(false));
@@ -137,7 +157,7 @@ impl Actor for ProviderActor {
             stop: None,
         };
         match work {
-            Work::Process { prepared, spec, log, max_line } => match begin(*prepared, &spec) {
+            Work::Process { prepared, spec, decoder, log, max_line } => match begin(*prepared, &spec) {
                 Ok((output, call, stop)) => {
                     let sink = Sink { decoder, terminal };
                     provider.stop = Some(stop.clone());
@@ -146,12 +166,12 @@ impl Actor for ProviderActor {
                     provider.vital_signs.watch(&call);
                     tokio::spawn(warden_of(call, orders, folder, myself.clone()));
                 }
-                Err(error) => provider.never_ran(decoder, failure(&error)),
+                Err(error) => provider.never_ran(failure(&error)),
             },
             Work::Rehearsal(rehearsal) => {
-                tokio::spawn(super::rehearsal::play(*rehearsal, decoder, orders, folder, myself.clone()));
+                tokio::spawn(play(*rehearsal, orders, folder, myself.clone()));
             }
-            Work::Failed(failure) => provider.never_ran(decoder, failure),
+            Work::Failed(failure) => provider.never_ran(failure),
         }
         myself.send_interval(look, || ProviderMsg::Look);
         Ok(provider)
@@ -183,7 +203,7 @@ impl Actor for ProviderActor {
                     }
                     state.end = Some(end);
                 }
-                Part::Output(decoder) => state.output = Some(decoder),
+                Part::Output(heard) => state.output = Some(heard),
                 Part::Sample(usage) => {
                     if let Some(sign) = state.vital_signs.sampled(usage) {
                         state.give_up(sign);
@@ -201,16 +221,10 @@ impl Actor for ProviderActor {
 // === impl Provider ===
 
 impl Provider {
-    fn never_ran(&mut self, decoder: Box<dyn Decoder>, failure: StartFailure) {
-        self.output = Some(decoder);
+    fn never_ran(&mut self, failure: StartFailure) {
+        self.output = Some(Heard::Nothing);
         self.vital_signs.over();
-        self.end = Some(Ended {
-            exit: Err(crate::process::StartFailure::Other(failure.to_string())),
-            strays: 0,
-            survivors: 0,
-            cpu: Duration::ZERO,
-            keeper_lost: false,
-        });
+        self.end = Some(TreeEnd { exit: Err(failure), strays: 0 });
     }
 
     fn look(&mut self, myself: &ActorRef<ProviderMsg>) {
@@ -243,14 +257,17 @@ impl Provider {
         if self.end.is_none() || self.output.is_none() {
             return;
         }
-        let (Some(ended), Some(decoder)) = (self.end.take(), self.output.take()) else { return };
+        let (Some(ended), Some(heard)) = (self.end.take(), self.output.take()) else { return };
         self.vital_signs.over();
         let strays = ended.strays;
-        let exit = ended.exit.map_err(|f| failure_of(&f));
-        let end = CallEnd { exit, ended_by: self.ended_by };
-        let transcript: Transcript = decoder.finish(&end);
+        let end = CallEnd { exit: ended.exit, ended_by: self.ended_by };
+        let said = match heard {
+            Heard::Lines(decoder) => Said::Decoded(decoder.finish(&end)),
+            Heard::Steps(performance) => Said::Played(performance),
+            Heard::Nothing => Said::Nothing,
+        };
         let duration_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let report = ProviderReport { token: self.token, transcript, end, duration_ms, strays };
+        let report = ProviderReport { token: self.token, said, end, duration_ms, strays };
         // A lane that died meanwhile has closed the attempt as lost.
         let _ = self.lane.cast(LaneMsg::CallEnded(Box::new(report)));
         myself.stop(None);
@@ -267,8 +284,19 @@ fn failure(error: &ProcessError) -> StartFailure {
     StartFailure::Other(error.to_string())
 }
 
-fn failure_of(failure: &crate::process::StartFailure) -> StartFailure {
-    StartFailure::Other(failure.to_string())
+fn failure_of(failure: crate::process::StartFailure) -> StartFailure {
+    use crate::process::StartFailure as Process;
+    let name = |program: std::path::PathBuf| program.display().to_string();
+    match failure {
+        Process::NotFound { program } => StartFailure::NotFound(name(program)),
+        Process::InterpreterNotFound { program } | Process::NotAProgram { program } => {
+            StartFailure::BadFormat(name(program))
+        }
+        Process::NotExecutable { program } => StartFailure::NotExecutable(name(program)),
+        Process::TooLong { program } => StartFailure::TooLong(name(program)),
+        Process::Folder { cwd, .. } => StartFailure::Folder(name(cwd)),
+        other => StartFailure::Other(other.to_string()),
+    }
 }
 
 fn read(
@@ -289,7 +317,7 @@ fn read(
             tracing::warn!(%error, "the attempt's log is not complete");
         }
         // An actor that died has no use for it.
-        let _ = myself.cast(ProviderMsg::Part(Box::new(Part::Output(sink.decoder))));
+        let _ = myself.cast(ProviderMsg::Part(Box::new(Part::Output(Heard::Lines(sink.decoder)))));
     });
 }
 
@@ -314,8 +342,9 @@ async fn warden_of(
         }
     };
     drop(folder);
+    let end = TreeEnd { exit: ended.exit.map_err(failure_of), strays: ended.strays };
     // An actor that died has no use for it.
-    let _ = provider.cast(ProviderMsg::Part(Box::new(Part::Tree(ended))));
+    let _ = provider.cast(ProviderMsg::Part(Box::new(Part::Tree(end))));
 }
 
 // === impl Sink ===

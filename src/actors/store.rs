@@ -4,7 +4,7 @@
 //! from that thread, after the commit and after readers can see the new state.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
@@ -14,7 +14,7 @@ use crate::domain::event::{Body, Draft};
 use crate::messages::disk::DiskMsg;
 use crate::messages::journal::JournalMsg;
 use crate::messages::store::{Committed, StoreMsg};
-use crate::store::{Db, OpenOptions, StoreError};
+use crate::store::{Db, ProjectLock, StoreError};
 
 /// How often to look whether an agent has deleted the files under us.
 const LINK_CHECK: Duration = Duration::from_secs(2);
@@ -52,8 +52,6 @@ pub struct StoreArgs {
     pub ctx: Arc<ProjectCtx>,
     /// The open database at the first start; after a restart it is opened anew.
     pub db: Option<Db>,
-    /// How to open it.
-    pub open: OpenOptions,
 }
 
 // === impl StoreActor ===
@@ -68,11 +66,12 @@ impl Actor for StoreActor {
         myself: ActorRef<StoreMsg>,
         args: StoreArgs,
     ) -> Result<StoreState, ActorProcessingErr> {
-        let StoreArgs { ctx, db, open } = args;
+        let StoreArgs { ctx, db } = args;
         let db = match db {
             Some(db) => db,
             None => {
-                let opened = tokio::task::spawn_blocking(move || Db::open(&open)).await??;
+                let (paths, options) = (ctx.store_paths.clone(), ctx.open_options());
+                let opened = tokio::task::spawn_blocking(move || Db::open(&paths, options)).await??;
                 ctx.state.send_replace(opened.state);
                 opened.db
             }
@@ -139,12 +138,11 @@ fn commit(ctx: &ProjectCtx, db: &mut Db, drafts: &Arc<[Draft]>) -> Result<Commit
     let mut done = db.commit(drafts.to_vec());
     if done.as_ref().is_err_and(StoreError::is_full) {
         ctx.slots.disk.cast(DiskMsg::WriteFailed);
-        if ctx.ballast.release() {
+        if ctx.ballast.release().unwrap_or(false) {
             done = db.commit(drafts.to_vec());
         }
     }
-    let done = done.map_err(Arc::new)?;
-    let committed = Committed { events: done.events, state: done.state };
+    let committed = done.map_err(Arc::new)?;
     ctx.state.send_if_modified(|seen| {
         let newer = committed.state.seq >= seen.seq;
         if newer {
@@ -152,27 +150,27 @@ fn commit(ctx: &ProjectCtx, db: &mut Db, drafts: &Arc<[Draft]>) -> Result<Commit
         }
         newer
     });
-    ctx.slots.journal.cast(JournalMsg::Committed(committed.events.clone()));
+    ctx.slots.journal.cast(JournalMsg::Committed(committed.clone()));
     Ok(committed)
 }
 
 /// Agents run `git clean -fdx`, which deletes ignored files: ours too.
 fn check_link(ctx: &ProjectCtx, db: &mut Db) {
     let mut restored = Vec::new();
-    match db.ensure_linked() {
-        Ok(files) => restored.extend(files),
+    match db.ensure_linked(ctx.now()) {
+        Ok(file) => restored.extend(file),
         Err(error) => tracing::warn!(%error, "cannot put the state database back"),
     }
-    match ctx.lock.as_ref().map_or(Ok(false), |lock| lock.ensure_linked()) {
-        Ok(true) => restored.push("lock".to_owned()),
-        Ok(false) => {}
+    let mut lock = ctx.lock.lock().unwrap_or_else(PoisonError::into_inner);
+    match lock.as_mut().map_or(Ok(None), ProjectLock::ensure_linked) {
+        Ok(file) => restored.extend(file),
         Err(error) => tracing::warn!(%error, "cannot put the lock file back"),
     }
     if restored.is_empty() {
         return;
     }
     let drafts: Vec<Draft> =
-        restored.into_iter().map(|file| ctx.draft(Body::StateRestored { file })).collect();
+        restored.into_iter().map(|file| ctx.draft(Body::StateRestored { file: file.to_owned() })).collect();
     if let Err(error) = commit(ctx, db, &drafts.into()) {
         tracing::warn!(%error, "cannot record that state files were put back");
     }

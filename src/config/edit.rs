@@ -31,7 +31,7 @@ pub fn set(sources: &Sources, key: &str, text: &str) -> Result<Edited, ConfigErr
         return Err(ConfigError::Io { action: "write", path: ".longhaul/config.toml".into(), source });
     };
     let failed = |source| ConfigError::Io { action: "write", path: path.clone(), source };
-    let origin = Origin::CommandLine(format!("`{key}`"));
+    let origin = Origin::CommandLine("`config set`".to_owned());
     let (_, setting) = layer::from_pair(key, text, origin).map_err(ConfigError::Invalid)?;
 
     let _lock = lock_folder(path).map_err(failed)?;
@@ -88,13 +88,21 @@ fn lock_folder(path: &Path) -> io::Result<File> {
 /// section.
 fn put(document: &mut DocumentMut, key: &str, mut value: toml_edit::Value) -> io::Result<()> {
     let (sections, name) = key.rsplit_once('.').unwrap_or(("", key));
+    // Comments at the end of the file belong to what stands above them, not below a new section.
+    let end = document.trailing().as_str().unwrap_or_default().to_owned();
+    let mut end_moved = false;
     let mut table: &mut dyn TableLike = document.as_table_mut();
     let mut segments = sections.split('.').filter(|segment| !segment.is_empty()).peekable();
     while let Some(segment) = segments.next() {
         let entry = table.entry(segment).or_insert_with(|| {
             let mut new = Table::new();
             // `[providers.claude]` needs no `[providers]` above it.
-            new.set_implicit(segments.peek().is_some());
+            let inner = segments.peek().is_some();
+            new.set_implicit(inner);
+            if !inner && !end.trim().is_empty() {
+                new.decor_mut().set_prefix(format!("{}\n\n", end.trim_end()));
+                end_moved = true;
+            }
             Item::Table(new)
         });
         table = entry.as_table_like_mut().ok_or_else(|| {
@@ -109,6 +117,9 @@ fn put(document: &mut DocumentMut, key: &str, mut value: toml_edit::Value) -> io
             *item = Item::Value(value);
         }
         None => drop(table.insert(name, Item::Value(value))),
+    }
+    if end_moved {
+        document.set_trailing("");
     }
     Ok(())
 }
@@ -141,6 +152,17 @@ mod tests {
             std::fs::read_to_string(path).unwrap(),
             "durability = \"process\"\n# mine\n[run]\n# how often\nretries = 7 # few\nwait = true\nperpetual = true\n\n\
              [provider] # who\nname = 'codex'\n\n[budget]\nusd = 12.5\n\n[providers.codex]\nmodel = \"gpt-5\"\n"
+        );
+    }
+
+    #[test]
+    fn comments_at_the_end_stay_above_a_new_section() {
+        let (_dir, sources, path) = project("[run]\nretries = 3\n\n# wait = true\n# the end");
+        set(&sources, "stop.grace", "2s").unwrap();
+        set(&sources, "providers.x.env.A", "1").unwrap();
+        assert_eq!(
+            std::fs::read_to_string(path).unwrap(),
+            "[run]\nretries = 3\n\n# wait = true\n# the end\n\n[stop]\ngrace = \"2s\"\n\n[providers.x.env]\nA = \"1\"\n"
         );
     }
 
@@ -179,6 +201,27 @@ mod tests {
         set(&sources, "stop.grace", "2s").unwrap();
         let text = std::fs::read_to_string(path).unwrap();
         assert_eq!(text, "run = { retries = 3 , wait = false }\nstop.grace = \"2s\"\n");
+    }
+
+    #[test]
+    fn editors_at_once_lose_nothing() {
+        let (_dir, sources, path) = project("# mine\n");
+        let keys = [
+            "run.retries",
+            "run.failover_after",
+            "stagnation.warn",
+            "supervisor.intensity",
+            "checkpoint.keep",
+        ];
+        std::thread::scope(|scope| {
+            for key in keys {
+                let sources = &sources;
+                scope.spawn(move || set(sources, key, "4").unwrap());
+            }
+        });
+        let text = std::fs::read_to_string(path).unwrap();
+        assert_eq!(text.matches(" = 4\n").count(), keys.len(), "{text}");
+        assert!(text.starts_with("# mine\n"), "{text}");
     }
 
     #[test]

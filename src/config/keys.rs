@@ -179,6 +179,11 @@ pub fn liveness(key: &str) -> Liveness {
     }
 }
 
+/// Whether `key` is one that may be set.
+pub fn is_key(key: &str) -> bool {
+    named(&key.split('.').collect::<Vec<_>>()) == Named::Key
+}
+
 /// What `path` names; `*` in a key matches any one segment.
 pub(super) fn named<S: AsRef<str>>(path: &[S]) -> Named {
     let mut found = Named::Nothing;

@@ -103,7 +103,7 @@ impl Found {
     }
 
     fn unknown(&mut self, key: &str, origin: Origin) {
-        let hint = keys::suggest(key).map(|near| format!("did you mean `{near}`?"));
+        let hint = keys::suggest(key).map(|near| format!("did you mean `{near}` instead of `{key}`?"));
         self.problem(origin, format!("unknown key `{key}`"), hint);
     }
 

@@ -16,6 +16,8 @@ mod project;
 mod scalar;
 mod secret;
 mod settings;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 pub use atomic::{IfThere, UNFINISHED, write_atomic};
@@ -23,10 +25,10 @@ pub use diff::{Change, as_json, diff, shown};
 pub use edit::{Edited, set};
 pub use environment::Environment;
 pub use error::{ConfigError, Origin, Place, Problem};
-pub use keys::{KEYS, Liveness, liveness, suggest};
+pub use keys::{KEYS, Liveness, is_key, liveness, suggest};
 pub use layer::Setting;
 pub use load::{DEFAULTS, Files, Loaded, Override, Settings, Sources, check_file, load, resolve};
 pub use project::{DOT, Lookup, ProjectPaths};
-pub use secret::{MASK, in_text as has_secret, masked};
+pub use secret::masked;
 pub use settings::*;
 pub use watch::{Reloader, Reread};

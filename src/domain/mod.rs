@@ -2,13 +2,22 @@
 
 pub mod accounts;
 pub mod backoff;
+pub mod budget;
+pub mod claim;
 pub mod claims;
+pub mod complexity;
+pub mod danger;
 pub mod disk;
 pub mod event;
 pub mod ids;
+pub mod money;
 pub mod outcome;
 pub mod plain_text;
+pub mod prompt;
 pub mod reset_time;
 pub mod session;
 pub mod signal_file;
+pub mod spec;
+pub mod stagnation;
 pub mod state;
+pub mod status;

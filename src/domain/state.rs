@@ -75,6 +75,9 @@ pub struct Session {
     pub finished: u64,
     /// Attempts of the iteration in progress.
     pub attempt: u32,
+    /// Calls of the whole session.
+    #[serde(default)]
+    pub calls: u64,
     /// When the iteration in progress began.
     pub iteration_started: Option<Timestamp>,
     /// The call in flight.
@@ -465,6 +468,7 @@ impl Session {
             iteration: 0,
             finished: 0,
             attempt: 0,
+            calls: 0,
             iteration_started: None,
             open: None,
             retries: 0,
@@ -593,6 +597,7 @@ impl Session {
             }
             Body::AttemptStarted { token, pid, start_time, reserved_usd, .. } => {
                 self.attempt = event.attempt.unwrap_or(self.attempt + 1);
+                self.calls = self.calls.saturating_add(1);
                 let reserved_usd = *reserved_usd;
                 self.budget.reserved = reserved_usd.map_or(0, micros);
                 self.open = Some(OpenAttempt {
@@ -776,6 +781,11 @@ impl WaitReason {
             WaitReason::NetworkDown => Reason::NetworkDown,
         }
     }
+}
+
+/// The ref that keeps the checkpoint of an iteration.
+pub fn checkpoint_ref(session: SessionId, number: u64) -> String {
+    format!("refs/longhaul/checkpoints/{session}/{number:06}")
 }
 
 /// Whole milliseconds from `from` to `to`; 0 when the clock stepped back.

@@ -12,7 +12,7 @@ pub use crate::domain::disk::DiskLimits;
 #[derive(Debug)]
 pub enum DiskMsg {
     /// A project: watch the file systems of these paths, and tell this Session when one runs full or has room again.
-    /// Said again with the same paths, it replaces the first. It outlives a restart of the actor.
+    /// Said again with the same paths, and by the supervisor after a restart, it replaces the first.
     Watch {
         /// Paths on them.
         paths: Vec<PathBuf>,

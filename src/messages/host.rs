@@ -10,6 +10,4 @@ pub enum HostMsg {
     },
     /// Project: its run is over with this exit code.
     ProjectEnded(u8),
-    /// The process was told to end: Ctrl-C, TERM or HUP.
-    Interrupt,
 }

@@ -10,8 +10,4 @@ pub enum ProjectMsg {
     },
     /// Session: the run is over with this exit code.
     Ended(u8),
-    /// Host: end the run in order.
-    Shutdown,
-    /// Itself: everything below has been stopped.
-    Stopped,
 }

@@ -6,6 +6,7 @@ use crate::domain::ids::Token;
 use crate::domain::session::EndReason;
 use crate::providers::call::CallEnd;
 use crate::providers::decode::Transcript;
+use crate::providers::rehearsal::Performance;
 
 /// What Provider receives.
 #[derive(Debug)]
@@ -26,13 +27,24 @@ pub enum ProviderMsg {
     Crash,
 }
 
+/// What a call said.
+#[derive(Debug)]
+pub enum Said {
+    /// A process, read by its provider's decoder.
+    Decoded(Transcript),
+    /// A script.
+    Played(Performance),
+    /// It never ran.
+    Nothing,
+}
+
 /// A call that has ended.
 #[derive(Debug)]
 pub struct ProviderReport {
     /// Fencing token of the attempt.
     pub token: Token,
     /// What it said.
-    pub transcript: Transcript,
+    pub said: Said,
     /// How it ended.
     pub end: CallEnd,
     /// Milliseconds.

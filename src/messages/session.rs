@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::config::{ConfigError, Files};
 use crate::domain::session::Input;
 use crate::messages::store::Committed;
 use crate::store::StoreError;
@@ -17,10 +18,16 @@ pub enum SessionMsg {
     Timer(u64),
     /// Itself: what must be read before the first step has been read.
     Begun(Box<crate::actors::session::Surveyed>),
-    /// Project: the settings files may have changed.
+    /// Itself: try the commit again that found no room.
+    RetryCommit,
+    /// Signals: the settings files may have changed.
     ConfigHint,
-    /// Project: the program is to end; end what runs, commit, stop.
-    Shutdown,
+    /// Itself: what the settings files hold.
+    Reread(Box<Result<Files, ConfigError>>),
+    /// Gates: it was restarted, and runs nothing.
+    GatesRestarted,
+    /// Itself, after a back-off: start the lane again.
+    RestartLane,
     /// Tests: die now.
     #[cfg(debug_assertions)]
     Crash,

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use ractor::RpcReplyPort;
 
-use crate::domain::event::{Draft, Event};
-use crate::domain::state::State;
+use crate::domain::event::Draft;
 use crate::store::StoreError;
+
+pub use crate::store::Committed;
 
 /// What Store receives.
 #[derive(Debug)]
@@ -28,13 +29,4 @@ pub enum StoreMsg {
     /// Tests: die now.
     #[cfg(debug_assertions)]
     Crash,
-}
-
-/// What a commit gave.
-#[derive(Debug, Clone)]
-pub struct Committed {
-    /// The events with their places.
-    pub events: Arc<[Event]>,
-    /// State with them folded in.
-    pub state: Arc<State>,
 }

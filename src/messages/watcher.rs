@@ -9,7 +9,8 @@ use super::slot::Slot;
 /// What Watcher receives.
 #[derive(Debug)]
 pub enum WatcherMsg {
-    /// Signals: hint me when something changes in these folders. Said again, it replaces the first.
+    /// Signals, and the Watcher's supervisor after a restart: hint this Signals when something changes in these
+    /// folders. Said again with the same folders, it replaces the first.
     Watch {
         /// The folders, the outermost first. Those that do not exist yet are taken up when they appear.
         folders: Vec<WatchedFolder>,

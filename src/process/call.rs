@@ -33,7 +33,8 @@ const STDOUT_PIPE: usize = 256 * 1024;
 pub struct Prepared {
     link: Link,
     id: ProcessId,
-    keeper: ProcessId,
+    /// Pid of the call keeper.
+    keeper: u32,
     /// Write end of what the process waits on.
     go: OwnedFd,
     spec: File,
@@ -56,7 +57,8 @@ pub struct Output {
 pub struct Call {
     link: Link,
     id: ProcessId,
-    keeper: ProcessId,
+    /// Pid of the call keeper.
+    keeper: u32,
     /// For messages.
     program: PathBuf,
     cwd: PathBuf,
@@ -96,7 +98,8 @@ struct Link {
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Heard {
-    ready: Option<(ProcessId, ProcessId)>,
+    /// The agent-to-be, and the call keeper's pid.
+    ready: Option<(ProcessId, u32)>,
     failed: Option<(Stage, i32)>,
     /// Raw wait status of the program.
     exited: Option<i32>,
@@ -218,7 +221,12 @@ impl Call {
 
     /// What the call's processes use now; all zero once it has ended. Blocks for some 50 µs a process.
     pub fn tree_usage(&self) -> TreeUsage {
-        if self.keeper.is_alive() { TreeUsage::below(self.keeper.pid) } else { TreeUsage::default() }
+        let heard = self.link.hear();
+        // Afterwards the call keeper's pid may be somebody else's.
+        if heard.closed || heard.ended.is_some() {
+            return TreeUsage::default();
+        }
+        TreeUsage::below(self.keeper)
     }
 
     fn exit(&self, heard: &Heard) -> Result<Exit, StartFailure> {
@@ -341,7 +349,8 @@ impl Parts {
     }
 }
 
-fn memory_file(name: &str) -> io::Result<OwnedFd> {
+/// An empty file in memory, for a description or a prompt.
+pub(super) fn memory_file(name: &str) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // Kernels before 6.3 do not know NOEXEC_SEAL; later ones complain in their log without it.
     Ok(rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL)

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::agent::{self, AgentFds};
-use super::keeper::{become_subreaper, drain, wait_readable};
+use super::keeper::{become_subreaper, drain, wait};
 use super::sys::{self, Forked, Wait};
 use super::tree::{self, ProcessId};
 use super::wire::{self, CallFds, Command, Report, Stage};
@@ -74,11 +74,11 @@ pub(super) fn run(fds: CallFds, signals: &OwnedFd) -> ! {
         Err(e) => fail(e.raw_os_error()),
     };
     drop((go, spec, stdin, stdout, stderr));
-    let (Some(agent_id), Some(keeper)) = (ProcessId::of(agent), ProcessId::of(own)) else {
+    let Some(id) = ProcessId::of(agent) else {
         // Without /proc no process can be told from a later one with its pid.
         fail(Some(libc::ENOSYS))
     };
-    let _ = wire::send(socket.as_fd(), Report::Ready { agent: agent_id, keeper }.encode());
+    let _ = wire::send(socket.as_fd(), Report::Ready { agent: id, keeper: own }.encode());
     CallKeeper {
         socket: Some(socket),
         signals,
@@ -97,18 +97,22 @@ pub(super) fn run(fds: CallFds, signals: &OwnedFd) -> ! {
 
 impl CallKeeper<'_> {
     fn keep(mut self) -> ! {
+        let mut limit = None;
         loop {
-            let running = self.status.is_none();
-            if !self.reap() {
-                self.finish(0);
+            let ready = wait(self.socket.as_ref(), self.signals, limit);
+            if ready.child {
+                let running = self.status.is_none();
+                if !self.reap() {
+                    self.finish(0);
+                }
+                if running && self.status.is_some() {
+                    self.agent_ended();
+                }
             }
-            if running && self.status.is_some() {
-                self.agent_ended();
-            }
-            let limit = self.press(Instant::now());
-            if wait_readable(self.socket.as_ref(), self.signals, limit) {
+            if ready.socket {
                 self.obey();
             }
+            limit = self.press(Instant::now());
         }
     }
 

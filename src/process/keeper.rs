@@ -83,19 +83,18 @@ impl Keeper {
     }
 
     fn run(mut self) {
-        loop {
-            self.reap();
-            if self.control.is_none() && self.calls.is_empty() {
+        while self.control.is_some() || !self.calls.is_empty() {
+            let left = self.give_up.map(|at| at.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
                 return;
             }
-            let late = self.give_up.map(|at| at.saturating_duration_since(Instant::now()));
-            if late == Some(Duration::ZERO) {
-                return;
+            let ready = wait(self.control.as_ref(), &self.signals, left);
+            if ready.child {
+                self.reap();
             }
-            if !wait_readable(self.control.as_ref(), &self.signals, late) {
-                continue;
+            if ready.socket {
+                self.serve();
             }
-            self.serve();
         }
     }
 
@@ -181,17 +180,29 @@ pub(super) fn become_subreaper() -> std::io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::Pid::INIT))?)
 }
 
-/// Waits until one of the two is readable. `false` when the time is over or the wait was interrupted.
-pub(super) fn wait_readable(socket: Option<&OwnedFd>, signals: &OwnedFd, limit: Option<Duration>) -> bool {
+/// What there is to do.
+#[derive(Default)]
+pub(super) struct Ready {
+    /// The socket has something, or has been closed.
+    pub(super) socket: bool,
+    /// A child has ended.
+    pub(super) child: bool,
+}
+
+/// Waits until there is something to do, or the time is over.
+pub(super) fn wait(socket: Option<&OwnedFd>, signals: &OwnedFd, limit: Option<Duration>) -> Ready {
     let limit = limit.and_then(|d| d.try_into().ok());
-    let ready = match socket {
-        Some(socket) => {
-            let mut fds = [PollFd::new(signals, PollFlags::IN), PollFd::new(socket, PollFlags::IN)];
-            rustix::event::poll(&mut fds, limit.as_ref())
-        }
-        None => rustix::event::poll(&mut [PollFd::new(signals, PollFlags::IN)], limit.as_ref()),
+    let signals = PollFd::new(signals, PollFlags::IN);
+    let mut fds = match socket {
+        Some(socket) => vec![signals, PollFd::new(socket, PollFlags::IN)],
+        None => vec![signals],
     };
-    ready.is_ok_and(|n| n > 0)
+    // Interrupted (by SIGCONT after a stop): there is nothing to do yet, and who called looks again.
+    if rustix::event::poll(&mut fds, limit.as_ref()).is_err() {
+        return Ready::default();
+    }
+    let ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
+    Ready { socket: ready(1), child: ready(0) }
 }
 
 /// Empties the signal descriptor. Standard signals do not queue: one read is all there is.

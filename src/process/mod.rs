@@ -18,8 +18,8 @@
 //! | call keeper | the agent's parent-death signal; the keeper adopts and kills the rest, and [`Call::ended`] sweeps |
 //! | all of them | [`sweep()`] at the next start, by recorded [`ProcessId`] and by environment |
 //!
-//! Use: [`Keeper::prepare`] while the last call still runs, record [`Prepared::id`], [`Prepared::start`], read
-//! the [`Output`] on a blocking thread, and wait for [`Call::ended`]. Gates go the same way. Dropping a
+//! Use: [`Keeper::prepare`] while the last call still runs, record [`Prepared::id`], [`Prepared::start`], give the
+//! [`Output`] to [`pump()`] on a blocking thread, and wait for [`Call::ended`]. Gates go the same way. Dropping a
 //! [`Prepared`] or a [`Call`] ends what it owns.
 //!
 //! `main` must begin with `if process::is_keeper_invocation() { process::keeper_main() }`.
@@ -27,8 +27,14 @@
 mod agent;
 mod call;
 mod call_keeper;
+mod capture;
 mod error;
 mod keeper;
+mod lines;
+mod lock;
+mod log;
+mod output;
+mod probe;
 mod spec;
 mod supervisor;
 mod sweep;
@@ -37,8 +43,14 @@ mod tree;
 mod wire;
 
 pub use call::{Call, Ended, Output, Prepared};
+pub use capture::HeadTail;
 pub use error::{ProcessError, StartFailure};
 pub use keeper::{is_keeper_invocation, keeper_main};
+pub use lines::{LONG_LINE_HEAD, Line};
+pub use lock::wait_for_call_lock;
+pub use log::AttemptLog;
+pub use output::{Activity, LineSink, MAX_LINE, PumpStop, Pumped, RawLog, Stream, StreamEnd, pump};
+pub use probe::{CAPTURE_LIMIT, CaptureError, Captured, run_capture};
 pub use spec::CallSpec;
 pub use supervisor::Keeper;
 pub use sweep::{FoundBy, Swept, Targets, sweep};

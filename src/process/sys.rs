@@ -110,8 +110,16 @@ fn child_signal_fd() -> io::Result<OwnedFd> {
 
 /// Gives every signal its default action and unblocks all of them, as a program expects to find them.
 pub(super) fn default_signals() {
-    for signal in 1..=64 {
-        set_disposition(signal, libc::SIG_DFL);
+    // The kernel's `struct sigaction` with everything zero: SIG_DFL, no flags, no mask. The C library's function
+    // refuses its own two signals (32 and 33), which may be inherited as ignored like any other.
+    let default = [0_u64; 4];
+    for signal in 1..=64_i32 {
+        // SAFETY: the kernel reads a struct of 32 bytes and a set of 8, and is asked to write nothing. No handler is
+        // set. KILL and STOP are refused.
+        unsafe {
+            let no_old = std::ptr::null_mut::<u64>();
+            libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), no_old, size_of::<u64>());
+        }
     }
     // SAFETY: sigset_t is plain data that sigemptyset initialises.
     let mut none: libc::sigset_t = unsafe { std::mem::zeroed() };

@@ -63,8 +63,8 @@ pub(super) enum Report {
     Ready {
         /// The process that will become the agent.
         agent: ProcessId,
-        /// The call keeper itself.
-        keeper: ProcessId,
+        /// Pid of the call keeper.
+        keeper: u32,
     },
     /// The agent could not be started.
     Failed {
@@ -165,11 +165,9 @@ impl Command {
 impl Report {
     pub(super) fn encode(self) -> [u8; FRAME] {
         match self {
-            Report::Ready { agent, keeper } => frame(
-                1,
-                0,
-                [u64::from(agent.pid), agent.start_time, u64::from(keeper.pid), keeper.start_time],
-            ),
+            Report::Ready { agent, keeper } => {
+                frame(1, 0, [u64::from(agent.pid), agent.start_time, u64::from(keeper), 0])
+            }
             Report::Failed { stage, errno } => frame(2, errno, [stage as u64, 0, 0, 0]),
             Report::Exited { status, cpu } => frame(3, status, [micros(cpu), 0, 0, 0]),
             Report::Ended { status, cpu, strays, survivors } => {
@@ -179,13 +177,12 @@ impl Report {
     }
 
     pub(super) fn decode(bytes: &[u8; FRAME]) -> Option<Self> {
-        let (tag, a, [b, c, d, e]) = fields(bytes);
+        let (tag, a, [b, c, d, _]) = fields(bytes);
         let small = |n: u64| u32::try_from(n).ok();
         match tag {
-            1 => Some(Report::Ready {
-                agent: ProcessId { pid: small(b)?, start_time: c },
-                keeper: ProcessId { pid: small(d)?, start_time: e },
-            }),
+            1 => {
+                Some(Report::Ready { agent: ProcessId { pid: small(b)?, start_time: c }, keeper: small(d)? })
+            }
             2 => Some(Report::Failed { stage: Stage::from_number(b)?, errno: a }),
             3 => Some(Report::Exited { status: a, cpu: Duration::from_micros(b) }),
             4 => Some(Report::Ended {
@@ -245,7 +242,7 @@ mod tests {
         let id = |n| ProcessId { pid: n, start_time: u64::from(n) << 33 };
         let cpu = Duration::from_micros(1_234_567);
         let reports = [
-            Report::Ready { agent: id(7), keeper: id(u32::MAX) },
+            Report::Ready { agent: id(7), keeper: u32::MAX },
             Report::Failed { stage: Stage::Interpreter, errno: 2 },
             Report::Exited { status: -1, cpu },
             Report::Ended { status: 0x1_00, cpu, strays: 3, survivors: u32::MAX },

@@ -387,7 +387,7 @@ impl<'a> Case<'a> {
     }
 }
 
-fn not_started(failure: &StartFailure, ended_by: Option<OurReason>) -> Verdict {
+pub fn not_started(failure: &StartFailure, ended_by: Option<OurReason>) -> Verdict {
     let text = failure.to_string();
     if ended_by == Some(OurReason::Stop) {
         return verdict(Outcome::Cancelled, AccountScope::None, "limit", "", "ended.stop".to_owned());

@@ -7,6 +7,7 @@
 //! [`decode::Transcript`]; [`classify::classify`] gives the one outcome.
 //! Nothing here starts a program, reads a clock or knows an actor.
 
+pub mod book;
 pub mod call;
 pub mod classify;
 pub mod command_line;

@@ -8,14 +8,12 @@ mod watched;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::time::Instant;
 
 use self::watched::{Registration, Watched};
-use crate::messages::Slot;
 use crate::messages::disk::DiskMsg;
 
 pub use self::watched::Seen;
@@ -29,16 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The actor.
 pub struct DiskActor;
 
-/// What it starts from. A clone starts its successor with what the projects had asked for.
-#[derive(Debug, Clone)]
-pub struct DiskArgs {
-    slot: Slot<DiskMsg>,
-    registered: Arc<Mutex<Vec<Registration>>>,
-}
-
 /// What it works with.
+#[derive(Default)]
 pub struct DiskState {
-    registered: Arc<Mutex<Vec<Registration>>>,
     watched: Vec<Watched>,
     last_id: u64,
     waiting: Vec<Waiting>,
@@ -52,33 +43,15 @@ struct Waiting {
     on: Vec<u64>,
 }
 
-// === impl DiskArgs ===
-
-impl DiskArgs {
-    /// A Disk that is found in `slot`.
-    pub fn new(slot: Slot<DiskMsg>) -> Self {
-        DiskArgs { slot, registered: Arc::default() }
-    }
-}
-
 // === impl DiskActor ===
 
 impl Actor for DiskActor {
     type Msg = DiskMsg;
     type State = DiskState;
-    type Arguments = DiskArgs;
+    type Arguments = ();
 
-    async fn pre_start(
-        &self,
-        myself: ActorRef<DiskMsg>,
-        args: DiskArgs,
-    ) -> Result<DiskState, ActorProcessingErr> {
-        let mut state =
-            DiskState { registered: args.registered, watched: Vec::new(), last_id: 0, waiting: Vec::new() };
-        let registered = state.lock().clone();
-        registered.into_iter().for_each(|registration| state.add(registration));
-        args.slot.fill(myself);
-        Ok(state)
+    async fn pre_start(&self, _: ActorRef<DiskMsg>, (): ()) -> Result<DiskState, ActorProcessingErr> {
+        Ok(DiskState::default())
     }
 
     async fn post_start(
@@ -98,11 +71,10 @@ impl Actor for DiskActor {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             DiskMsg::Watch { paths, limits, tell } => {
-                state.register(Registration { paths, limits, tell });
+                state.watch(Registration { paths, limits, tell });
                 state.look(&myself);
             }
             DiskMsg::Limits(limits) => {
-                state.lock().iter_mut().for_each(|registration| registration.limits = limits);
                 state.watched.iter_mut().for_each(|watched| watched.registration.limits = limits);
                 state.look(&myself);
             }
@@ -127,21 +99,8 @@ impl Actor for DiskActor {
 // === impl DiskState ===
 
 impl DiskState {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Registration>> {
-        self.registered.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn register(&mut self, registration: Registration) {
-        let same = |other: &Registration| other.paths == registration.paths;
-        self.watched.retain(|watched| !same(&watched.registration));
-        let mut registered = self.lock();
-        registered.retain(|other| !same(other));
-        registered.push(registration.clone());
-        drop(registered);
-        self.add(registration);
-    }
-
-    fn add(&mut self, registration: Registration) {
+    fn watch(&mut self, registration: Registration) {
+        self.watched.retain(|watched| watched.registration.paths != registration.paths);
         self.last_id += 1;
         self.watched.push(Watched::new(self.last_id, registration));
     }
@@ -150,8 +109,6 @@ impl DiskState {
     fn tick(&mut self, myself: &ActorRef<DiskMsg>) {
         let now = Instant::now();
         self.watched.retain_mut(|watched| watched.is_wanted(now));
-        let paths: Vec<_> = self.watched.iter().map(|watched| watched.registration.paths.clone()).collect();
-        self.lock().retain(|registration| paths.contains(&registration.paths));
         self.look(myself);
         let interval = self.watched.iter().map(|watched| watched.registration.limits.interval).min();
         myself.send_after(interval.unwrap_or(IDLE), || DiskMsg::Look);

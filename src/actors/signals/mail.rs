@@ -10,8 +10,8 @@ use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::record;
 use crate::actors::context::ProjectCtx;
+use crate::actors::note;
 use crate::domain::event::{Body, Draft};
 use crate::domain::ids::MessageId;
 use crate::intake::file_system::{FileSystem, file_system};
@@ -36,8 +36,6 @@ pub(super) struct Mail {
     inbox: Option<Inbox>,
     /// The round under way. It ends with its actor, and the next actor finds on disk how far it came.
     round: Option<AbortOnDropHandle<()>>,
-    /// Claimed files may wait.
-    waits: bool,
     /// No round before this.
     not_before: Instant,
     pause: Duration,
@@ -62,21 +60,12 @@ pub struct Queued {
 
 impl Mail {
     pub(super) fn new(now: Instant) -> Self {
-        // A predecessor, or the last run, may have left claimed files.
-        Mail {
-            epoch: now,
-            inbox: None,
-            round: None,
-            waits: true,
-            not_before: now,
-            pause: PAUSE,
-            told: HashSet::new(),
-        }
+        Mail { epoch: now, inbox: None, round: None, not_before: now, pause: PAUSE, told: HashSet::new() }
     }
 
-    /// Claimed files may wait.
-    pub(super) fn waits(&self) -> bool {
-        self.waits
+    /// A round is under way.
+    pub(super) fn is_away(&self) -> bool {
+        self.round.is_some()
     }
 
     /// Begins a round, unless one is under way or it is too early.
@@ -98,7 +87,6 @@ impl Mail {
     pub(super) fn queued(&mut self, ctx: &Arc<ProjectCtx>, queued: Queued) -> Option<Duration> {
         let Queued { inbox, more, again, problems, failed } = queued;
         (self.inbox, self.round) = (Some(inbox), None);
-        self.waits = more || again.is_some() || failed.is_some() || !problems.is_empty();
         if let Some(error) = failed {
             tracing::warn!(?error, "cannot record messages; they wait in inbox/taken");
             let pause = self.pause;
@@ -120,14 +108,14 @@ impl Mail {
             self.told.clear();
         }
         let new = problems.into_iter().filter(|problem| self.told.insert(problem.path.clone()));
-        let notices: Vec<Body> = new
-            .map(|problem| Body::Notice {
-                code: "message_not_taken".to_owned(),
-                message: format!("cannot {problem}; it stays where it is"),
+        let notices: Vec<Draft> = new
+            .map(|problem| {
+                let message = format!("cannot {problem}; it stays where it is");
+                ctx.draft(Body::Notice { code: "message_not_taken".to_owned(), message })
             })
             .collect();
         if !notices.is_empty() {
-            record(ctx, notices);
+            note(ctx, notices);
         }
     }
 }

@@ -9,26 +9,26 @@ mod mail;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::OsString;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort};
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use self::mail::Mail;
 use super::blocking::away;
 use super::context::ProjectCtx;
-use crate::config::ProjectPaths;
+use super::note;
 use crate::domain::event::Body;
 use crate::domain::session::{Input, Signals};
-use crate::intake::signal_files::{RESUME, Sighting, remove, resume_path};
+use crate::intake::signal_files::{Sighting, remove, resume_path};
+use crate::intake::stamp::Stamp;
 use crate::messages::session::SessionMsg;
 use crate::messages::signals::{Notices, SignalsMsg};
-use crate::messages::watcher::{WatchedFolder, WatcherMsg};
 
 pub use self::mail::Queued;
 
@@ -44,6 +44,10 @@ const REST: Duration = Duration::from_millis(5);
 /// How long a signal file that is being written is waited for: `echo reason > STOP` makes it first and fills it next.
 const SETTLE: Duration = Duration::from_millis(50);
 
+/// How long the first word to the Session waits for messages that are there already, so that they are in the first
+/// prompt.
+const OPENING: Duration = Duration::from_secs(2);
+
 /// The actor.
 pub struct SignalsActor;
 
@@ -54,6 +58,10 @@ pub struct SignalsState {
     seen: Option<Sighting>,
     /// What the Session was told last; none: it must be told.
     told: Option<Signals>,
+    /// Nothing was told yet: until when that may wait.
+    opening: Option<Instant>,
+    /// The settings files as last seen: the user's and the project's.
+    settings: Option<[Option<Stamp>; 2]>,
     /// A look is under way.
     looking: bool,
     /// What the next one is to do.
@@ -68,8 +76,6 @@ pub struct SignalsState {
     blind: bool,
     /// Change notices come.
     notices: bool,
-    /// The Watcher that was asked for them.
-    watcher: Option<ActorId>,
     /// Why they do not come, as long as it is not in the journal.
     degraded: Option<String>,
     mail: Mail,
@@ -90,6 +96,7 @@ struct Asked {
 #[derive(Debug)]
 pub struct Found {
     sighting: io::Result<Sighting>,
+    settings: [Option<Stamp>; 2],
     /// What had been asked for, and is done.
     done: Asked,
 }
@@ -113,6 +120,8 @@ impl Actor for SignalsActor {
             ctx,
             seen: None,
             told: None,
+            opening: Some(now + OPENING),
+            settings: None,
             looking: false,
             asked: Asked::default(),
             rests_until: now,
@@ -120,7 +129,6 @@ impl Actor for SignalsActor {
             alarm: None,
             blind: false,
             notices: false,
-            watcher: None,
             degraded: None,
         })
     }
@@ -131,6 +139,7 @@ impl Actor for SignalsActor {
         state: &mut SignalsState,
     ) -> Result<(), ActorProcessingErr> {
         state.look(&myself);
+        state.ctx.slots.watcher.cast(state.ctx.folder_watch());
         Ok(())
     }
 
@@ -145,7 +154,9 @@ impl Actor for SignalsActor {
             SignalsMsg::Notices(notices) => state.notices_changed(&myself, notices),
             SignalsMsg::Looked(found) => state.looked(&myself, *found),
             SignalsMsg::Queued(queued) => {
-                if let Some(after) = state.mail.queued(&state.ctx, *queued) {
+                let again = state.mail.queued(&state.ctx, *queued);
+                state.tell();
+                if let Some(after) = again {
                     state.look_after(&myself, after);
                 }
             }
@@ -165,6 +176,8 @@ impl Actor for SignalsActor {
                 state.told = None;
                 if state.seen.is_some() {
                     state.tell();
+                    // A hint may have been lost with the last Session.
+                    state.ctx.slots.session.cast(SessionMsg::ConfigHint);
                 }
                 state.look(&myself);
             }
@@ -190,7 +203,7 @@ impl SignalsState {
         }
         self.looking = true;
         let (ctx, asked) = (self.ctx.clone(), std::mem::take(&mut self.asked));
-        away(myself, move || SignalsMsg::Looked(Box::new(Found::look(&ctx.paths, asked))));
+        away(myself, move || SignalsMsg::Looked(Box::new(Found::look(&ctx, asked))));
     }
 
     /// Looks after this time at the latest.
@@ -217,8 +230,10 @@ impl SignalsState {
         self.looking = false;
         self.rests_until = now + REST;
         self.take_in(found);
-        self.subscribe();
         self.report_degraded();
+        if self.seen.as_ref().is_some_and(|seen| seen.mail) {
+            self.mail.collect(&self.ctx, myself);
+        }
         let writing = self.seen.as_ref().is_some_and(|seen| seen.unsettled);
         let since = *self.unsettled.get_or_insert(now);
         if !writing {
@@ -228,9 +243,6 @@ impl SignalsState {
             self.look_after(myself, REST);
         } else if self.seen.is_some() {
             self.tell();
-        }
-        if self.seen.as_ref().is_some_and(|seen| seen.mail) || self.mail.waits() {
-            self.mail.collect(&self.ctx, myself);
         }
         if self.asked.look {
             self.look(myself);
@@ -250,6 +262,9 @@ impl SignalsState {
             // The next one is another one.
             told.resume = false;
         }
+        if self.settings.replace(found.settings).is_some_and(|before| before != found.settings) {
+            self.ctx.slots.session.cast(SessionMsg::ConfigHint);
+        }
         match found.sighting {
             Ok(seen) => (self.seen, self.blind) = (Some(seen), false),
             Err(error) if !self.blind => {
@@ -263,30 +278,17 @@ impl SignalsState {
     /// Tells the Session what is there, if it is something else than it was told.
     fn tell(&mut self) {
         let interrupts = self.ctx.interrupts.load(Ordering::Relaxed);
-        let signals = self.seen.as_ref().map_or_else(Sighting::default, Sighting::clone).signals(interrupts);
+        let signals = self.seen.clone().unwrap_or_default().signals(interrupts);
+        if let Some(until) = self.opening
+            && (self.mail.is_away() && Instant::now() < until && signals.stop.is_none())
+        {
+            return;
+        }
+        self.opening = None;
         if self.told.as_ref() != Some(&signals) {
             self.told = Some(signals.clone());
             self.ctx.slots.session.cast(SessionMsg::Input(Box::new(Input::Signals(signals))));
         }
-    }
-
-    /// Asks the Watcher for change notices, and each that replaces it again.
-    fn subscribe(&mut self) {
-        let watcher = self.ctx.slots.watcher.get().map(|watcher| watcher.get_id());
-        if watcher == self.watcher {
-            return;
-        }
-        (self.watcher, self.notices) = (watcher, false);
-        let paths = &self.ctx.paths;
-        let names = [&paths.stop, &paths.pause, &paths.human_input, &paths.inbox];
-        let mut names: Vec<OsString> =
-            names.iter().filter_map(|path| path.file_name().map(OsString::from)).collect();
-        names.push(OsString::from(RESUME));
-        let folders = vec![
-            WatchedFolder { path: paths.dot.clone(), names: Some(names) },
-            WatchedFolder { path: paths.inbox.clone(), names: None },
-        ];
-        self.ctx.slots.watcher.cast(WatcherMsg::Watch { folders, tell: self.ctx.slots.signals.clone() });
     }
 
     fn notices_changed(&mut self, myself: &ActorRef<SignalsMsg>, notices: Notices) {
@@ -314,7 +316,7 @@ impl SignalsState {
             model: None,
             iteration: None,
         };
-        record(&self.ctx, vec![body]);
+        note(&self.ctx, vec![self.ctx.draft(body)]);
     }
 }
 
@@ -329,7 +331,8 @@ impl Drop for SignalsState {
 // === impl Found ===
 
 impl Found {
-    fn look(paths: &ProjectPaths, asked: Asked) -> Self {
+    fn look(ctx: &ProjectCtx, asked: Asked) -> Self {
+        let paths = &ctx.paths;
         let stop = (!asked.stop.is_empty()).then(|| paths.stop.clone());
         let resume = asked.resume.then(|| resume_path(paths));
         for path in stop.iter().chain(&resume) {
@@ -338,17 +341,8 @@ impl Found {
                 tracing::warn!(%error, path = %path.display(), "cannot remove a signal file that was obeyed");
             }
         }
-        Found { sighting: Sighting::look(paths), done: asked }
+        let stamp = |file: &Option<PathBuf>| file.as_deref().and_then(Stamp::of_path);
+        let settings = [stamp(&ctx.sources.user), stamp(&ctx.sources.project)];
+        Found { sighting: Sighting::look(paths), settings, done: asked }
     }
-}
-
-/// Commits events that nothing waits for.
-fn record(ctx: &Arc<ProjectCtx>, bodies: Vec<Body>) {
-    let ctx = ctx.clone();
-    tokio::spawn(async move {
-        let drafts = bodies.into_iter().map(|body| ctx.draft(body)).collect();
-        if let Err(error) = ctx.commit(drafts).await {
-            tracing::warn!(?error, "cannot record what signals found");
-        }
-    });
 }

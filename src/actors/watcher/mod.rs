@@ -42,8 +42,6 @@ pub struct WatcherActor;
 
 /// What it starts from.
 pub struct WatcherArgs {
-    /// Where it is found.
-    pub slot: Slot<WatcherMsg>,
     make: fn(Pen) -> notify::Result<Backend>,
 }
 
@@ -82,10 +80,10 @@ pub struct Arranged {
 
 // === impl WatcherArgs ===
 
-impl WatcherArgs {
-    /// A Watcher that is found in `slot`.
-    pub fn new(slot: Slot<WatcherMsg>) -> Self {
-        WatcherArgs { slot, make: inotify }
+impl Default for WatcherArgs {
+    /// With inotify.
+    fn default() -> Self {
+        WatcherArgs { make: inotify }
     }
 }
 
@@ -108,7 +106,6 @@ impl Actor for WatcherActor {
         let board = Arc::new(Board::default());
         let arranger = Arranger::new(args.make, myself.clone(), board.clone());
         myself.send_after(CHECK, || WatcherMsg::Check);
-        args.slot.fill(myself);
         Ok(WatcherState {
             board,
             arranger: Some(arranger),

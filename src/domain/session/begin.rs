@@ -3,12 +3,12 @@
 use jiff::Timestamp;
 
 use super::input::{Action, Signals};
-use super::machine::{Machine, Step};
+use super::machine::Machine;
 use super::policy::policy;
 use crate::domain::event::{AttemptFinished, Body, Draft, Mode, SessionStarted};
 use crate::domain::ids::{EventId, SessionId, Token};
 use crate::domain::outcome::{AccountScope, Evidence, Outcome, Usage, Verdict};
-use crate::domain::state::{Limits, Phase, State, usd};
+use crate::domain::state::{Limits, Phase, State, checkpoint_ref};
 
 /// What the command line and the project say at the start.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,21 +29,18 @@ pub struct Begin {
     pub limits: Limits,
     /// The provider chain, primary first.
     pub chain: Vec<String>,
-    /// Checkpoint 0, where one is to be made: tree, and the ref that will keep it.
-    pub checkpoint: Option<(String, Option<String>)>,
     /// Events about what was found on the way: a damaged state, a strange spec, a missing capability.
     pub found: Vec<Body>,
-    /// The signal files as they are.
-    pub signals: Signals,
 }
 
 // === impl Machine ===
 
 impl Machine {
     /// Begins: starts a session or goes on with the last one, and takes the first step.
-    pub fn begin(&mut self, begin: Begin, state: &State, now: Timestamp) -> Vec<Action> {
+    pub fn begin(&mut self, begin: Begin, signals: Signals, state: &State, now: Timestamp) -> Vec<Action> {
         self.rebase(state, now);
-        self.signals = Signals { resume: false, ..begin.signals.clone() };
+        let resume = signals.resume;
+        self.signals = Signals { resume: false, ..signals };
         let goes_on = !begin.fresh && self.view.session.as_ref().is_some_and(|s| !s.ended());
         if goes_on {
             self.go_on(&begin);
@@ -53,13 +50,7 @@ impl Machine {
         for body in begin.found {
             self.push(body);
         }
-        if let Some((tree, reference)) = begin.checkpoint
-            && self.session().is_some_and(|s| s.checkpoint.is_none())
-        {
-            self.push(Body::CheckpointCreated { number: 0, tree, reference });
-            self.late.push(Action::Checkpoint { number: 0 });
-        }
-        if begin.signals.resume {
+        if resume {
             if let Some(reason) = self.session().filter(|s| s.state == Phase::Paused).and_then(|s| s.reason) {
                 self.push(Body::SessionContinued { reason });
             }
@@ -169,13 +160,17 @@ impl Machine {
         );
     }
 
-    /// Anything in flight? Used by the actor to know whether it may end.
-    pub fn busy(&self) -> bool {
-        matches!(self.step, Step::Calling { .. } | Step::Gating { .. })
-    }
-
-    /// What is booked so far, US dollars.
-    pub fn spent_usd(&self) -> f64 {
-        self.session().map_or(0.0, |s| usd(s.budget.spent))
+    /// The tree before the first call is known: with it comes checkpoint 0.
+    pub(super) fn base(&mut self, tree: Option<String>, git: bool) {
+        self.base_known = true;
+        if let Some(tree) = tree
+            && let Some(session) = self.session()
+            && session.checkpoint.is_none()
+        {
+            let reference = git.then(|| checkpoint_ref(session.id, 0));
+            self.push(Body::CheckpointCreated { number: 0, tree, reference });
+            self.late.push(Action::Checkpoint { number: 0 });
+        }
+        self.settle();
     }
 }

@@ -108,6 +108,11 @@ impl Machine {
         self.act(Action::RunGates { token, names: due });
     }
 
+    /// The gates whose result for this tree is not known.
+    pub(super) fn due(&self, report: &AttemptReport) -> Vec<String> {
+        self.rules.gates.iter().filter(|name| !self.known(name, report)).cloned().collect()
+    }
+
     /// The gate's last result is about this very tree.
     fn known(&self, name: &str, report: &AttemptReport) -> bool {
         self.view.gates.get(name).is_some_and(|record| holds(record, report.tree.as_deref()))

@@ -143,6 +143,13 @@ pub enum Input {
     Disk(Option<Body>),
     /// A lane is ready for a call: the process of the next one, or none where it needs none.
     Ready(Option<(u32, u64)>),
+    /// The tree before the first call.
+    Base {
+        /// Git tree id or folder fingerprint; none when it could not be read.
+        tree: Option<String>,
+        /// It is a git tree: a checkpoint can keep it.
+        git: bool,
+    },
     /// The answer to [`Action::Admit`] with the same number.
     Admitted {
         /// The question's number.

@@ -42,6 +42,8 @@ pub struct Machine {
     ready: Option<Option<(u32, u64)>>,
     generation: u64,
     asks: u64,
+    /// The tree before the first call is known.
+    pub(super) base_known: bool,
     staged: Option<(Rules, Option<Limits>, Vec<Body>)>,
     switch: Option<String>,
     /// Before this time no attempt begins.
@@ -86,6 +88,7 @@ impl Machine {
             ready: None,
             generation: 0,
             asks: 0,
+            base_known: false,
             staged: None,
             switch: None,
             not_before: None,
@@ -100,11 +103,9 @@ impl Machine {
             Input::Disk(low) => self.disk_changed(low),
             Input::Ready(process) => {
                 self.ready = Some(process);
-                if self.step == Step::Preparing {
-                    self.step = Step::Idle;
-                    self.advance();
-                }
+                self.settle();
             }
+            Input::Base { tree, git } => self.base(tree, git),
             Input::Admitted { ask, admission } => {
                 if self.step == (Step::Admitting { ask }) {
                     self.step = Step::Idle;
@@ -135,6 +136,14 @@ impl Machine {
     pub fn calling(&self) -> Option<Token> {
         match self.step {
             Step::Calling { token, .. } => Some(token),
+            _ => None,
+        }
+    }
+
+    /// The gates that are being run, and the attempt after which they are.
+    pub fn gating(&self) -> Option<(Token, Vec<String>)> {
+        match &self.step {
+            Step::Gating { report, ending: false } => Some((report.token, self.due(report))),
             _ => None,
         }
     }
@@ -502,6 +511,10 @@ impl Machine {
         if self.ready.is_none() {
             self.step = Step::Preparing;
             return self.act(Action::Prepare);
+        }
+        if !self.base_known {
+            self.step = Step::Preparing;
+            return;
         }
         let Some(session) = self.session() else { return };
         let (chain, active) = (session.chain.clone(), session.active);

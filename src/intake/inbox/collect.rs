@@ -12,11 +12,12 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 use ulid::Ulid;
 
-use super::steady::{Stamp, Steady};
+use super::steady::Steady;
 use super::{InboxPaths, ignored, leading_id, said, text};
 use crate::config::ProjectPaths;
 use crate::domain::ids::MessageId;
 use crate::intake::lease::{Writers, writers};
+use crate::intake::stamp::Stamp;
 
 /// Files taken in one round, so that one commit stays small.
 const BATCH: usize = 64;
@@ -147,8 +148,8 @@ impl Inbox {
         self.committed.extend(claimed.iter().map(|c| c.id));
         for Claimed { id, name, stamp, .. } in claimed {
             let from = self.paths.taken.join(name);
-            let now = fs::metadata(&from).map(|m| Stamp::of(&m));
-            let rewritten = stamp.is_some() && now.as_ref().is_ok_and(|now| Some(*now) != *stamp);
+            let now = Stamp::of_path(&from);
+            let rewritten = stamp.is_some() && now.is_some() && now != *stamp;
             stays |= rewritten;
             let to = if rewritten {
                 self.paths.taken.join(named(mint(), own_name(name)))

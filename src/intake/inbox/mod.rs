@@ -87,14 +87,14 @@ impl InboxPaths {
         Ok(())
     }
 
-    /// A quick look for files that may be messages.
+    /// A quick look for files that may be messages, or are, and wait.
     pub fn has_mail(&self) -> bool {
         let written = |path: &Path| fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() > 0);
         let candidate = |entry: io::Result<fs::DirEntry>| {
             entry.is_ok_and(|e| !ignored(&e.file_name()) && e.file_type().is_ok_and(|t| !t.is_dir()))
         };
-        written(&self.human_input)
-            || fs::read_dir(&self.inbox).is_ok_and(|mut entries| entries.any(candidate))
+        let holds_one = |folder| fs::read_dir(folder).is_ok_and(|mut entries| entries.any(candidate));
+        written(&self.human_input) || holds_one(&self.inbox) || holds_one(&self.taken)
     }
 }
 

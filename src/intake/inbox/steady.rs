@@ -1,19 +1,10 @@
 //! Files that have not changed for a while, for where it cannot be asked who writes them.
 
 use std::collections::HashMap;
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What changes when a file is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamp {
-    inode: u64,
-    /// Bytes.
-    pub(super) size: u64,
-    modified: (i64, i64),
-}
+use crate::intake::stamp::Stamp;
 
 /// What was seen of files, from one round to the next.
 #[derive(Debug, Default)]
@@ -30,24 +21,6 @@ struct Seen {
     stamp: Stamp,
     since: Duration,
     last: Duration,
-}
-
-// === impl Stamp ===
-
-impl Stamp {
-    pub(super) fn of(metadata: &Metadata) -> Self {
-        Stamp {
-            inode: metadata.ino(),
-            size: metadata.len(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-        }
-    }
-
-    /// Modification time, milliseconds since the epoch.
-    pub(super) fn milliseconds(&self) -> u64 {
-        let (seconds, nanoseconds) = self.modified;
-        u64::try_from(seconds.saturating_mul(1000).saturating_add(nanoseconds / 1_000_000)).unwrap_or(0)
-    }
 }
 
 // === impl Steady ===
@@ -92,10 +65,6 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_millis(200);
 
-    fn stamp(size: u64) -> Stamp {
-        Stamp { inode: 1, size, modified: (0, 0) }
-    }
-
     fn ms(n: u64) -> Duration {
         Duration::from_millis(n)
     }
@@ -111,7 +80,7 @@ mod tests {
             (390, 6, true, None),
         ] {
             steady.begin(ms(at));
-            assert_eq!(steady.holds(path, stamp(size), LIMIT), holds, "at {at}");
+            assert_eq!(steady.holds(path, Stamp::with_size(size), LIMIT), holds, "at {at}");
             assert_eq!(steady.end(), wait, "at {at}");
         }
     }
@@ -120,16 +89,16 @@ mod tests {
     fn forgets_what_is_gone_and_follows_a_rename() {
         let mut steady = Steady::default();
         steady.begin(ms(0));
-        assert!(!steady.holds(Path::new("/a"), stamp(1), LIMIT));
-        assert!(!steady.holds(Path::new("/b"), stamp(1), LIMIT));
+        assert!(!steady.holds(Path::new("/a"), Stamp::with_size(1), LIMIT));
+        assert!(!steady.holds(Path::new("/b"), Stamp::with_size(1), LIMIT));
         steady.end();
         steady.begin(ms(200));
-        assert!(steady.holds(Path::new("/a"), stamp(1), LIMIT));
+        assert!(steady.holds(Path::new("/a"), Stamp::with_size(1), LIMIT));
         steady.renamed(Path::new("/a"), "/c".into());
-        assert!(steady.holds(Path::new("/c"), stamp(1), LIMIT));
+        assert!(steady.holds(Path::new("/c"), Stamp::with_size(1), LIMIT));
         steady.end();
         steady.begin(ms(400));
-        assert!(!steady.holds(Path::new("/b"), stamp(1), LIMIT));
-        assert!(!steady.holds(Path::new("/a"), stamp(1), LIMIT));
+        assert!(!steady.holds(Path::new("/b"), Stamp::with_size(1), LIMIT));
+        assert!(!steady.holds(Path::new("/a"), Stamp::with_size(1), LIMIT));
     }
 }
