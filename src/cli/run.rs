@@ -315,7 +315,9 @@ fn preflight(
         _ => CliError::new(ErrorKind::ProviderUnusable, error.to_string())
             .hinted("`longhaul provider list` shows what is installed; `--provider NAME` chooses another"),
     })?;
-    for name in chain.iter().filter(|name| **name != primary) {
+    // With --agent the settings' own provider is not meant.
+    let skipped = if by_agent { chain.first().copied() } else { None };
+    for name in chain.iter().filter(|name| **name != primary && Some(**name) != skipped) {
         if let Err(error) = usable(name) {
             output.warn(format!("the fallback cannot be used: {error}"));
             found.push(Body::CapabilityDegraded {
@@ -392,6 +394,7 @@ fn context(ready: Ready, environment: &Environment, clock: Clock, shower: Shower
         begun: AtomicBool::new(false),
         git_said: AtomicBool::new(false),
         truncation_said: Mutex::default(),
+        interrupts: Default::default(),
     };
     (Arc::new(ctx), db)
 }
