@@ -267,3 +267,107 @@ fn needs_word(state: &State) -> bool {
         .and_then(|session| session.reason)
         .is_some_and(|reason| reason.needs_person() && reason != crate::domain::state::Reason::Requested)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::args::{Cli, Command};
+    use clap::Parser;
+
+    /// Exit code or error, stdout, stderr.
+    fn run(project: &Project, line: &str, stdin: &[u8]) -> (Result<ExitCode, CliError>, String, String) {
+        let words = ["longhaul".to_owned()].into_iter().chain(shlex::split(line).unwrap());
+        let (mut output, captured) = Output::captured();
+        let mut input = stdin;
+        let code = match Cli::try_parse_from(words).unwrap().command {
+            Command::Pause(arguments) => pause(&arguments, project, &mut output),
+            Command::Resume(arguments) => resume(arguments, project, &mut output),
+            Command::Stop(arguments) => stop(&arguments, project, &mut output),
+            Command::Say(arguments) => say(&arguments, project, &mut input, &mut output),
+            _ => panic!("{line}"),
+        };
+        (code, captured.out(), captured.err())
+    }
+
+    fn project() -> (tempfile::TempDir, Project) {
+        let dir = tempfile::tempdir().unwrap();
+        let project = Project::at(dir.path());
+        (dir, project)
+    }
+
+    fn content(path: &Path) -> Value {
+        serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_pause_is_set_once_and_taken_back() {
+        let (_dir, project) = project();
+        let (code, out, err) = run(&project, "pause --json 'for lunch'", b"");
+        assert_eq!((code, err.as_str()), (Ok(ExitCode::Done), ""));
+        let answer: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(
+            (&answer["ok"], &answer["running"], &answer["already"]),
+            (&json!(true), &json!(false), &json!(false))
+        );
+        assert_eq!(content(&project.paths.pause), json!({ "now": false, "reason": "for lunch" }));
+        assert!(run(&project, "pause", b"").2.starts_with("no session runs here; the next"));
+        assert_eq!(content(&project.paths.pause)["reason"], "for lunch", "a pause without a reason keeps it");
+        run(&project, "resume", b"").0.unwrap();
+        assert!(!project.paths.pause.exists() && !project.paths.dot.join("RESUME").exists());
+        assert!(run(&project, "resume", b"").2.starts_with("nothing is paused here"));
+    }
+
+    #[test]
+    fn stop_says_what_will_happen() {
+        let (_dir, project) = project();
+        let (code, out, err) = run(&project, "stop out of time", b"");
+        assert_eq!((code, out.as_str()), (Ok(ExitCode::Done), ""));
+        assert!(err.starts_with("no session runs here; the next `longhaul run` will stop at once"), "{err}");
+        assert_eq!(content(&project.paths.stop)["reason"], "out of time");
+        run(&project, "stop --now", b"").0.unwrap();
+        assert_eq!(content(&project.paths.stop)["now"], true);
+        assert!(run(&project, "resume", b"").2.contains("STOP is still there"));
+        fs::remove_file(&project.paths.stop).unwrap();
+        fs::create_dir(&project.paths.stop).unwrap();
+        assert_eq!(run(&project, "stop --now", b"").0, Ok(ExitCode::Done), "a folder is as good");
+    }
+
+    #[test]
+    fn a_message_is_stored_under_its_id() {
+        let (_dir, project) = project();
+        let (code, out, err) = run(&project, "say Use SQLite", b"");
+        assert_eq!(code, Ok(ExitCode::Done));
+        let file = project.paths.inbox.join(format!("{}.md", out.trim()));
+        assert_eq!(fs::read_to_string(file).unwrap(), "Use SQLite");
+        assert!(err.contains("first prompt of the next"), "{err}");
+        let (_, out, _) = run(&project, "say - --json", "größer\n".as_bytes());
+        let id = serde_json::from_str::<Value>(&out).unwrap()["id"].as_str().unwrap().to_owned();
+        assert_eq!(fs::read_to_string(project.paths.inbox.join(format!("{id}.md"))).unwrap(), "größer\n");
+        assert!(run(&project, "say -", b"caf\xe9").2.contains("not all text"));
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused() {
+        let (_dir, project) = project();
+        for (line, stdin) in [("say ' '", &b""[..]), ("say -", b" \n"), ("say -", b"")] {
+            assert_eq!(run(&project, line, stdin).0.unwrap_err().kind.exit_code(), ExitCode::Usage, "{line}");
+        }
+        let long = vec![b'x'; (1 << 20) + 1];
+        let error = run(&project, "say -", &long).0.unwrap_err();
+        assert!(
+            error.message.contains("longer than 1.0 MB") && error.hints[0].contains("into a file"),
+            "{error}"
+        );
+        assert!(!project.paths.inbox.exists());
+        assert_eq!(run(&project, "say -", &long[1..]).0, Ok(ExitCode::Done));
+    }
+
+    #[test]
+    fn there_must_be_a_project() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = Project::required(Some(dir.path()), &Default::default()).unwrap_err();
+        assert_eq!(error.kind.exit_code(), ExitCode::Usage);
+        assert!(error.message.starts_with("there is no project here: "), "{error}");
+        assert!(Project::find(Some(dir.path()), &Default::default()).is_ok());
+    }
+}

@@ -5,6 +5,8 @@ pub mod completions;
 pub mod config;
 pub mod control;
 pub mod error;
+pub mod events;
+pub mod follow;
 pub mod format;
 pub mod init;
 pub mod output;

@@ -362,3 +362,68 @@ fn advice(status: &Status, session: &SessionStatus, signals: Signals) -> String 
         _ => String::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    fn run(project: &Project, json: bool) -> (String, String) {
+        let (mut output, captured) = Output::captured();
+        assert_eq!(status(JsonArgs { json }, project, &mut output), Ok(ExitCode::Done));
+        (captured.out(), captured.err())
+    }
+
+    #[test]
+    fn without_a_session() {
+        let dir = tempfile::tempdir().unwrap();
+        let project = Project::at(dir.path());
+        let (out, err) = run(&project, true);
+        let status: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(status["session"], Value::Null);
+        assert_eq!(status["project"], project.paths.root.to_str().unwrap());
+        assert!(status["disk"]["file_systems"][0]["free_bytes"].as_u64().is_some());
+        assert_eq!(err, "");
+        let (out, _) = run(&project, false);
+        assert!(out.starts_with("○ no session has run here yet\n  project     /"), "{out}");
+        assert!(out.ends_with("\nnext: `longhaul run` starts a session\n"), "{out}");
+        assert_eq!(fs::read_dir(&project.paths.dot).unwrap().count(), 0, "nothing was made");
+    }
+
+    #[test]
+    fn messages_on_disk_count_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let project = Project::at(dir.path());
+        fs::create_dir_all(project.paths.inbox.join("taken")).unwrap();
+        fs::create_dir_all(project.paths.inbox.join("done")).unwrap();
+        fs::write(&project.paths.human_input, "one").unwrap();
+        for name in [
+            "two.txt",
+            "01JABCDEFGHJKMNPQRSTVWXYZ0.md",
+            "taken/01JABCDEFGHJKMNPQRSTVWXYZ1-a.md",
+            ".hidden",
+            "x.tmp",
+            "done/y",
+        ] {
+            fs::write(project.paths.inbox.join(name), "text").unwrap();
+        }
+        fs::write(project.paths.inbox.join("empty"), "").unwrap();
+        let mail = Mail::list(&project.paths);
+        let mut state = State::default();
+        assert_eq!(mail.not_in(&state), 4);
+        state.inbox.seen.push(MessageId("01JABCDEFGHJKMNPQRSTVWXYZ1".parse().unwrap()));
+        fs::remove_file(&project.paths.human_input).unwrap();
+        assert_eq!(mail.not_in(&state), 2);
+        assert!(run(&project, false).0.contains("messages    3 messages for the next `longhaul run`"));
+    }
+
+    #[test]
+    fn bad_settings_hide_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let project = Project::at(dir.path());
+        fs::write(&project.paths.config, "nonsense = 1").unwrap();
+        let (out, err) = run(&project, true);
+        assert!(out.contains("\"min_free_bytes\":100000000"), "{out}");
+        assert!(err.contains("warning: the settings cannot be used"), "{err}");
+    }
+}

@@ -1,6 +1,6 @@
-//! Events and what they are made of, in words for people.
+//! Names from the journal in words.
 
-use crate::domain::state::{GateResult, Reason, WaitReason};
+use crate::domain::state::{GateResult, Phase, Reason, WaitReason};
 
 /// Why a session is in its state.
 pub fn reason(reason: Reason) -> &'static str {
@@ -46,5 +46,19 @@ pub fn gate(result: GateResult) -> &'static str {
         GateResult::TimedOut => "timed out",
         GateResult::CouldNotRun => "could not run",
         GateResult::Cancelled => "was cancelled",
+    }
+}
+
+/// What a session does.
+pub fn phase(state: Phase) -> &'static str {
+    match state {
+        Phase::Starting => "starting",
+        Phase::Running => "running",
+        Phase::Waiting => "waiting",
+        Phase::Paused => "paused",
+        Phase::Stopping => "stopping",
+        Phase::Stopped => "stopped",
+        Phase::Finished => "finished",
+        Phase::Failed => "failed",
     }
 }
