@@ -88,16 +88,16 @@ fn print(lines: &[EventLine], last: u64, form: &Form, output: &mut Output) -> Re
 fn place(paths: &StorePaths, id: EventId) -> Result<u64, CliError> {
     let found = store::find(paths, id)
         .map_err(|error| CliError::failed_to(format_args!("read the journal: {error}")))?;
-    // It may be in the database alone; what that has cannot be worse than nothing.
-    let stored = || Reader::new(paths.clone()).events_since(id, 1).ok().flatten();
-    match found {
-        Some(seq) => Ok(seq),
-        None => match stored() {
-            Some(next) => Ok(next.first().map_or(u64::MAX, |next| next.seq.saturating_sub(1))),
-            None => Err(CliError::new(ErrorKind::Usage, format!("there is no event {id} here"))
-                .hinted("the oldest events go when the journal gets too long; without --since all there are are shown")),
-        },
-    }
+    // It may be in the database alone; a damaged one has nothing to add.
+    let stored = || {
+        let lines = Reader::new(paths.clone()).tail(MISSING).unwrap_or_default();
+        lines.into_iter().find(|line| line.id == id).map(|line| line.seq)
+    };
+    found.or_else(stored).ok_or_else(|| {
+        CliError::new(ErrorKind::Usage, format!("there is no event {id} here")).hinted(
+            "the oldest events go when the journal gets too long; without --since all there are are shown",
+        )
+    })
 }
 
 #[cfg(test)]
