@@ -3,11 +3,12 @@
 use std::ffi::OsString;
 use std::process::ExitCode as Code;
 
-use longhaul::cli::args::{Cli, Command, asks_version, parse};
+use longhaul::cli::args::{Cli, Command, LogLevel, asks_version, parse};
 use longhaul::cli::error::{CliError, ExitCode};
 use longhaul::cli::output::{Colour, Output};
-use longhaul::cli::{completions, config, run};
-use longhaul::config::{Environment, Lookup, Sources};
+use longhaul::cli::project::Project;
+use longhaul::cli::{completions, config, control, events, run, status};
+use longhaul::config::Environment;
 use longhaul::process;
 
 fn main() -> Code {
@@ -38,9 +39,18 @@ fn main() -> Code {
 }
 
 fn dispatch(cli: &Cli, environment: &Environment, output: &mut Output) -> Result<ExitCode, CliError> {
-    let project = cli.global.project.as_deref();
+    let named = cli.global.project.as_deref();
+    let project = || Project::find(named, environment);
+    let required = || Project::required(named, environment);
     match &cli.command {
-        Command::Run(args) => run::run(args, project, environment, output),
+        Command::Run(args) => run::run(args, named, environment, output),
+        Command::Status(args) => status::status(*args, &project()?, output),
+        Command::Pause(args) => control::pause(args, &required()?, output),
+        Command::Resume(args) => control::resume(*args, &required()?, output),
+        Command::Stop(args) => control::stop(args, &required()?, output),
+        Command::Say(args) => control::say(args, &required()?, &mut std::io::stdin(), output),
+        Command::Events(args) => events::events(args, &project()?, output),
+        Command::Config(command) => config::config(command, &project()?.sources(), output),
         Command::Completions(args) => completions::completions(args, output),
         _ => todo!(),
     }
@@ -49,5 +59,13 @@ fn dispatch(cli: &Cli, environment: &Environment, output: &mut Output) -> Result
 /// Logs are for people who look for a fault; what a run tells is in its events.
 fn log_to_stderr(cli: &Cli) {
     use tracing_subscriber::filter::LevelFilter;
-    let _ = (cli, LevelFilter::OFF);
+    let level = match cli.global.log_level {
+        LogLevel::Off => LevelFilter::OFF,
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    };
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level).with_target(false).init();
 }
