@@ -35,7 +35,7 @@ fn world_with(peer: Peer, program: &Path) -> World {
     let world = World::with_git();
     world.write("SPEC.md", "# Parts\n\nWrite part1.txt, part2.txt and part3.txt, and commit each.\n");
     world.config(
-        "[[gates.command]]\nname = \"parts\"\nrun = \"test -f part1.txt -a -f part2.txt -a -f part3.txt\"\n",
+        "[[gates.commands]]\nname = \"parts\"\nrun = \"test -f part1.txt -a -f part2.txt -a -f part3.txt\"\n",
     );
     std::os::unix::fs::symlink(program, world.home().join("bin").join(peer.program())).unwrap();
     world

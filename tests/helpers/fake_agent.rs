@@ -1,15 +1,16 @@
 //! A coding agent that misbehaves on purpose. Black-box tests and benches run it in an agent's place.
 //!
-//! `fake_agent [--log FILE] (--script FILE | DIRECTIVE...)`
+//! `fake_agent [--log FILE] [--prompts DIR] (--script FILE | DIRECTIVE...)`
 //!
 //! It reads the prompt from stdin to its end, obeys its directives in order and exits. A script has one rule a
 //! line, `SELECTOR: DIRECTIVE...`, and the first that fits wins. A selector is `*`, an iteration `7`, `3-5` or
-//! `9+` (of `LONGHAUL_ITERATION`), or a call `@2` (counted in the log). `FAKE_AGENT_SCRIPT` and
-//! `FAKE_AGENT_LOG` replace the arguments, so that a link named `claude` can stand in for that CLI whatever
+//! `9+` (of `LONGHAUL_ITERATION`), or a call `@2` (counted in the log). `FAKE_AGENT_SCRIPT`, `..._LOG`
+//! and `..._PROMPTS` replace the arguments, so that a link named `claude` can stand in for that CLI whatever
 //! options it is given.
 //!
 //! Each call leaves a `start` line in the log, an `end` line if it lives that long, and a `violation` line when
-//! another agent is at work in the same folder. Directives are listed at `obey`.
+//! another agent is at work in the same folder. With `--prompts` the prompt of call 7 is kept as `DIR/7.txt`.
+//! Directives are listed at `obey`.
 #![expect(clippy::disallowed_methods, reason = "a stand-in for a foreign program, not part of Longhaul")]
 
 use std::error::Error;
@@ -33,13 +34,13 @@ const TRAPPED: &str = "FAKE_AGENT_TRAPPED";
 /// What the command line and the environment ask for.
 struct Call {
     log: Option<PathBuf>,
+    prompts: Option<PathBuf>,
     directives: Vec<String>,
 }
 
 /// Our log: one line a record, each written with one `write` to a file in append mode.
 struct Log<'a> {
     path: Option<&'a Path>,
-    call: u64,
 }
 
 fn main() -> Result<ExitCode> {
@@ -60,13 +61,16 @@ fn main() -> Result<ExitCode> {
     {
         return Err(trap(names).into());
     }
-    let number = call.log.as_deref().map_or(0, calls_so_far) + 1;
-    let log = Log { path: call.log.as_deref(), call: number };
+    let log = Log { path: call.log.as_deref() };
     let cwd = std::env::current_dir()?;
     let _folder = log.claim_folder(&cwd)?;
     let mut prompt = Vec::new();
     if !call.directives.iter().any(|d| d == "deaf") {
         io::stdin().lock().read_to_end(&mut prompt)?;
+    }
+    if let Some(folder) = &call.prompts {
+        let number = call.log.as_deref().map_or(0, calls_so_far) + 1;
+        std::fs::write(folder.join(format!("{number}.txt")), &prompt)?;
     }
     log.started(started, &cwd, &prompt)?;
     let mut code = 0;
@@ -75,7 +79,7 @@ fn main() -> Result<ExitCode> {
         if word == "exit" {
             code = value.parse()?;
         } else {
-            obey(word, value, &log, &prompt).map_err(|e| format!("{directive}: {e}"))?;
+            obey(word, value, &log).map_err(|e| format!("{directive}: {e}"))?;
         }
     }
     io::stdout().flush()?;
@@ -84,7 +88,7 @@ fn main() -> Result<ExitCode> {
 }
 
 /// Obeys one directive.
-fn obey(word: &str, value: &str, log: &Log, prompt: &[u8]) -> Result<()> {
+fn obey(word: &str, value: &str, log: &Log) -> Result<()> {
     let mut out = io::stdout().lock();
     match word {
         // Work: `work=MS` sleeps, `cpu=MS` computes in silence, `hang` never ends, `until=FILE` waits for a file.
@@ -98,9 +102,9 @@ fn obey(word: &str, value: &str, log: &Log, prompt: &[u8]) -> Result<()> {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        // Files: `change=FILE` appends a new line, `write=FILE:TEXT`, `remove=FILE`, `touch=FILE`, `prompt=FILE`.
+        // Files: `change=FILE` appends a new line, `write=FILE:TEXT`, `remove=FILE`, `touch=FILE`.
         "change" => {
-            append(Path::new(value), format!("call {} of {}\n", log.call, std::process::id()).as_bytes())?
+            append(Path::new(value), format!("{} at {}\n", std::process::id(), wall_ns()).as_bytes())?
         }
         "write" => {
             let (file, text) = value.split_once(':').ok_or("needs FILE:TEXT")?;
@@ -111,7 +115,6 @@ fn obey(word: &str, value: &str, log: &Log, prompt: &[u8]) -> Result<()> {
         }
         "remove" => std::fs::remove_file(value)?,
         "touch" => drop(File::create(value)?),
-        "prompt" => std::fs::write(value.replace("{call}", &log.call.to_string()), prompt)?,
         // Output: `say=TEXT`, `done`, `done-file=TEXT`, `blocked=WHY`, `err=TEXT`, `flood=BYTES`, `raw` and more.
         "say" => writeln!(out, "{value}")?,
         "done" => writeln!(out, "All of it works.\nLONGHAUL_DONE")?,
@@ -153,6 +156,7 @@ fn obey(word: &str, value: &str, log: &Log, prompt: &[u8]) -> Result<()> {
 
 fn parse(args: Vec<String>) -> Result<Call> {
     let mut log = std::env::var_os("FAKE_AGENT_LOG").map(PathBuf::from);
+    let mut prompts = std::env::var_os("FAKE_AGENT_PROMPTS").map(PathBuf::from);
     let mut script = std::env::var_os("FAKE_AGENT_SCRIPT").map(PathBuf::from);
     let mut directives = Vec::new();
     if script.is_none() {
@@ -160,6 +164,7 @@ fn parse(args: Vec<String>) -> Result<Call> {
         while let Some(arg) = args.next() {
             match arg.as_str() {
                 "--log" => log = Some(args.next().ok_or("--log needs a file")?.into()),
+                "--prompts" => prompts = Some(args.next().ok_or("--prompts needs a folder")?.into()),
                 "--script" => script = Some(args.next().ok_or("--script needs a file")?.into()),
                 _ => directives.push(arg),
             }
@@ -168,7 +173,7 @@ fn parse(args: Vec<String>) -> Result<Call> {
     if let Some(script) = script {
         directives = choose(&std::fs::read_to_string(&script)?, log.as_deref())?;
     }
-    Ok(Call { log, directives })
+    Ok(Call { log, prompts, directives })
 }
 
 /// The directives of the first rule that fits this call; none when no rule does.
@@ -238,7 +243,7 @@ impl Log<'_> {
         let ids: Vec<_> = words().filter(|w| is_ulid(w)).collect();
         // `mark-17` in a message's text is how a test finds it again, whatever id it was given.
         let marks: Vec<_> = words().filter(|w| w.starts_with("mark-")).collect();
-        self.write(&json!({"event": "start", "pid": std::process::id(), "call": self.call, "wall_ns": at,
+        self.write(&json!({"event": "start", "pid": std::process::id(), "wall_ns": at,
             "ppid": rustix::process::getppid().map(|p| Pid::as_raw(Some(p))), "cwd": cwd.to_string_lossy(),
             "env": env, "prompt_bytes": prompt.len(), "ids": ids, "marks": marks}))
     }

@@ -10,11 +10,11 @@ pub struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// Mounts a tmpfs of `megabytes` MiB on `folder`; none, with a notice, where that is not allowed.
+    /// Mounts a tmpfs of `megabytes` MiB and 4000 inodes on `folder`; none, with a notice, where that is not allowed.
     pub fn mount(folder: &Path, megabytes: u32) -> Option<SmallDisk> {
         std::fs::create_dir_all(folder).expect("the mount point is made");
         let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &format!("size={megabytes}m"), "tmpfs"])
+            .args(["-t", "tmpfs", "-o", &format!("size={megabytes}m,nr_inodes=4000"), "tmpfs"])
             .arg(folder)
             .output()
             .is_ok_and(|o| o.status.success());
@@ -42,6 +42,19 @@ impl SmallDisk {
         let size = self.free().saturating_sub(free) + std::fs::metadata(&ballast).map_or(0, |m| m.len());
         std::fs::write(&ballast, vec![0u8; usize::try_from(size).expect("a small disk")]).expect("it fits");
         ballast
+    }
+
+    /// Inodes in all.
+    pub fn inodes(&self) -> u64 {
+        rustix::fs::statvfs(&self.folder).expect("a mounted file system has figures").f_files
+    }
+
+    /// Makes empty files in `folder` until only `free` inodes are left.
+    pub fn use_inodes_to(&self, folder: &Path, free: u64) {
+        let left = rustix::fs::statvfs(&self.folder).expect("a mounted file system has figures").f_ffree;
+        for n in 0..left.saturating_sub(free) {
+            std::fs::write(folder.join(n.to_string()), "").expect("an empty file");
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Processes as `/proc` shows them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -11,8 +11,19 @@ pub struct Process {
     pub pid: i32,
     /// The id of its parent.
     pub parent: i32,
+    /// The program that it runs; empty when that cannot be seen.
+    pub program: PathBuf,
     /// Its command line, words joined by blanks.
     pub command: String,
+}
+
+impl Process {
+    /// Sends KILL; a process that is gone already is fine.
+    pub fn kill(&self) {
+        if let Some(pid) = Pid::from_raw(self.pid) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
 }
 
 /// Every living process whose environment holds `NAME=value`, except this one.
@@ -32,7 +43,8 @@ pub fn marked(name: &str, value: &str) -> Vec<Process> {
         {
             let words = std::fs::read(folder.join("cmdline")).unwrap_or_default();
             let command = String::from_utf8_lossy(&words).replace('\0', " ").trim().to_owned();
-            found.push(Process { pid, parent, command });
+            let program = std::fs::read_link(folder.join("exe")).unwrap_or_default();
+            found.push(Process { pid, parent, program, command });
         }
     }
     found
@@ -61,11 +73,4 @@ pub fn status_kb(pid: i32, field: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find(|l| l.split(':').next() == Some(field))?;
     line.split_whitespace().nth(1)?.parse().ok()
-}
-
-/// Sends KILL; a process that is gone already is fine.
-pub(crate) fn kill(pid: i32) {
-    if let Some(pid) = Pid::from_raw(pid) {
-        let _ = kill_process(pid, Signal::KILL);
-    }
 }

@@ -22,7 +22,6 @@ pub struct Running {
 
 /// A program that has ended.
 #[derive(Debug)]
-#[must_use = "assert how it ended"]
 pub struct Finished {
     /// How it ended.
     pub status: ExitStatus,
@@ -145,6 +144,7 @@ impl Running {
 
     /// Waits for its end; kills it and panics when it takes too long.
     #[track_caller]
+    #[must_use = "assert how it ended"]
     pub fn wait(mut self) -> Finished {
         let start = Instant::now();
         let status = loop {

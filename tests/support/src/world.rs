@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::processes::{Process, kill, marked};
+use crate::processes::{Process, marked};
 use crate::run::{Finished, Running};
 use crate::{AgentLog, Event, eventually, fake_agent, longhaul};
 
@@ -43,6 +43,7 @@ impl World {
         std::fs::create_dir_all(&project).expect("the project folder");
         let mark = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let mut world = World { root, project, mark, env: Vec::new() };
+        std::fs::create_dir_all(world.prompts()).expect("the folder for prompts");
         world.settle();
         world
     }
@@ -159,6 +160,7 @@ impl World {
 
     /// Runs `longhaul` to its end.
     #[track_caller]
+    #[must_use = "assert how it ended"]
     pub fn run<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Finished {
         self.start(args).wait()
     }
@@ -204,9 +206,60 @@ impl World {
         eventually(what, || Some(self.agent_log()).filter(|log| holds(log)))
     }
 
+    /// The prompt of the fake agent's call `n`, from 1.
+    #[track_caller]
+    pub fn prompt(&self, n: usize) -> String {
+        let file = self.prompts().join(format!("{n}.txt"));
+        std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()))
+    }
+
+    fn prompts(&self) -> PathBuf {
+        self.root.path().join("prompts")
+    }
+
     /// The `--agent` value for a fake agent that does the same in each call.
     pub fn agent(&self, directives: &str) -> String {
-        format!("{} --log {} {directives}", quoted(fake_agent()), quoted(&self.agent_log_path()))
+        let (agent, log) = (quoted(fake_agent()), quoted(&self.agent_log_path()));
+        format!("{agent} --log {log} --prompts {} {directives}", quoted(&self.prompts()))
+    }
+
+    /// The arguments of `run` with such an agent, and more of them.
+    pub fn run_agent(&self, directives: &str, more: &str) -> Vec<OsString> {
+        self.run_with(self.agent(directives), more)
+    }
+
+    /// The arguments of `run` with a fake agent that follows `rules`, and more of them.
+    pub fn run_script(&self, rules: &str, more: &str) -> Vec<OsString> {
+        self.run_with(self.scripted(rules), more)
+    }
+
+    fn run_with(&self, agent: String, more: &str) -> Vec<OsString> {
+        let mut args = words("run --json");
+        args.extend(words(more));
+        args.extend(["--agent".into(), agent.into()]);
+        args
+    }
+
+    /// A file outside the project that an agent waits for with `until=`, until [`World::raise`] makes it.
+    pub fn flag(&self, name: &str) -> String {
+        self.root.path().join(name).display().to_string()
+    }
+
+    /// Lets everything that waits for this flag go on.
+    pub fn raise(&self, name: &str) {
+        std::fs::write(self.root.path().join(name), "").expect("the flag is made");
+    }
+
+    /// Defines a provider of this project: the fake agent, with plain text as its output.
+    pub fn provider(&self, name: &str, directives: &str) {
+        let agent = self.agent(directives);
+        let mut words = agent.split(' ').map(|w| w.trim_matches('\''));
+        let program = words.next().unwrap_or_default();
+        let args: Vec<_> = words.collect();
+        self.write(
+            &format!(".longhaul/providers/{name}.toml"),
+            format!("title = \"{name}\"\nprogram = {program:?}\nargs = {args:?}\nprompt = \"stdin\"\noutput = \"text\"\n"),
+        );
     }
 
     /// The `--agent` value for a fake agent that follows `rules`, one a line (see `fake_agent.rs`).
@@ -224,6 +277,7 @@ impl World {
             .expect("the link is made");
         self.set("FAKE_AGENT_SCRIPT", &script);
         self.set("FAKE_AGENT_LOG", self.agent_log_path());
+        self.set("FAKE_AGENT_PROMPTS", self.prompts());
         self.set("FAKE_AGENT_VERSION", version);
     }
 
@@ -288,7 +342,7 @@ impl Drop for World {
             if left.is_empty() {
                 break;
             }
-            left.iter().for_each(|p| kill(p.pid));
+            left.iter().for_each(Process::kill);
         }
         if std::thread::panicking() {
             let events = std::panic::catch_unwind(|| Event::read_all(&self.state())).unwrap_or_default();
