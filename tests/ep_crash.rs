@@ -210,11 +210,8 @@ fn ep_015_agents_left_over_from_a_dead_run_are_ended_by_identity() {
     assert!(!alive(agent) && !alive(stray), "what the dead run left is ended");
     let events = ended.events();
     let first_call = events.iter().position(|e| e.kind() == "attempt_started").unwrap();
-    let orphans: Vec<_> = events[..first_call].iter().filter(|e| e.kind() == "orphan_ended").collect();
-    assert!(
-        !orphans.is_empty() || keeper_was_faster(&world, agent),
-        "ended before the first call: {events:#?}"
-    );
+    let ended_first = events[..first_call].iter().any(|e| e.kind() == "orphan_ended");
+    assert!(ended_first, "ended before the first call, and told: {events:#?}");
     assert!(decoy.try_wait().unwrap().is_none(), "never by name");
     decoy.kill().unwrap();
     decoy.wait().unwrap();
