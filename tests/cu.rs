@@ -1,6 +1,4 @@
 //! Rows CU of the acceptance list: several at once.
-#![expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
-
 use std::fs;
 
 use serde_json::Value;
