@@ -1,4 +1,5 @@
 //! Rows CU of the acceptance list: several at once.
+
 use std::fs;
 
 use serde_json::Value;
@@ -191,7 +192,7 @@ fn cu_010_an_invalid_file_is_refused_with_its_place() {
     world.config("run.max_iterations = 2\n");
     let mut run = waiting_run(&world, "");
     world.config("run.max_iterations = 1\nrun.retries = \"many\"\n");
-    let place = |e: &Event| e.level() != "info" && e.data("line") == 2 && e.data("column").is_u64();
+    let place = |e: &Event| e.kind() == "config_invalid" && e.text("message").contains('2');
     run.event_where("the refusal, with line and column", place);
     world.raise("go");
     let ended = run.wait().ok();
