@@ -83,7 +83,7 @@ fn main() -> Result<ExitCode> {
         }
     }
     io::stdout().flush()?;
-    log.write(&json!({"event": "end", "pid": std::process::id(), "code": code, "wall_ns": wall_ns()}))?;
+    log.write(&json!({"event": "end", "pid": std::process::id(), "code": code, "cpu_ns": cpu_ns(), "wall_ns": wall_ns()}))?;
     Ok(ExitCode::from(code))
 }
 
@@ -335,6 +335,12 @@ fn claude_result(text: &str) -> Value {
         "result": text, "stop_reason": "end_turn", "session_id": "00000000-0000-4000-8000-000000000001",
         "total_cost_usd": 0.0123, "terminal_reason": "completed",
         "usage": {"input_tokens": 1200, "output_tokens": 34, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0}})
+}
+
+/// CPU time of this process so far, in nanoseconds.
+fn cpu_ns() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
+    stat.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
 fn wall_ns() -> u128 {

@@ -36,6 +36,8 @@ pub struct AgentCall {
     pub start_ns: u128,
     /// When it ended; none when it was killed.
     pub end_ns: Option<u128>,
+    /// Its own CPU time in nanoseconds; 0 when it was killed.
+    pub cpu_ns: u64,
     /// All `LONGHAUL_` variables.
     pub env: Value,
 }
@@ -54,6 +56,7 @@ impl AgentLog {
                 Some("end") => {
                     if let Some(call) = log.calls.iter_mut().rev().find(|c| c.pid == pid) {
                         call.end_ns = nanoseconds(&record["wall_ns"]);
+                        call.cpu_ns = record["cpu_ns"].as_u64().unwrap_or_default();
                     }
                 }
                 Some("stray") => log.strays.push(pid),
@@ -89,6 +92,7 @@ impl AgentCall {
             prompt_bytes: record["prompt_bytes"].as_u64().unwrap_or_default(),
             start_ns: nanoseconds(&record["wall_ns"]).unwrap_or_default(),
             end_ns: None,
+            cpu_ns: 0,
             env: env.clone(),
         }
     }

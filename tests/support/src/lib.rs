@@ -18,7 +18,9 @@
 mod agent_log;
 pub mod api;
 mod bins;
+mod cpu;
 mod event;
+mod figures;
 mod mount;
 mod peers;
 mod processes;
@@ -29,11 +31,13 @@ mod world;
 
 pub use agent_log::{AgentCall, AgentLog};
 pub use bins::{fake_agent, longhaul};
+pub use cpu::{CpuMeter, cpu_ns};
 pub use event::Event;
+pub use figures::{Report, median, ms, percentile};
 pub use mount::SmallDisk;
 pub use peers::Peer;
 pub use processes::{Process, marked, start_time, status_kb};
 pub use run::{Finished, Running};
 pub use terminal::Terminal;
-pub use wait::{PATIENCE, eventually, wall_ns};
+pub use wait::{PATIENCE, eventually, pass, wall_ns};
 pub use world::{World, words};

@@ -22,3 +22,8 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 pub fn wall_ns() -> u128 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_nanos())
 }
+
+/// Lets time pass, for storms and benches, whose instants are random or measured. Tests wait for conditions.
+pub fn pass(time: Duration) {
+    std::thread::sleep(time);
+}
