@@ -320,14 +320,7 @@ fn flood(out: &mut impl Write, bytes: u64, line: &[u8]) -> io::Result<()> {
 }
 
 /// One line of Claude Code's `stream-json` output.
-const CLAUDE_TEXT: &str = concat!(
-    r#"{"type":"assistant","message":{"model":"claude-sonnet-4-5","id":"msg_x000001","type":"message","role":"assistant","#,
-    r#""content":[{"type":"text","text":"I will read the file, then change the function and run the tests again. "#,
-    r#"The tests of this module say what it must do.\nThen the next one."}],"stop_reason":null,"stop_sequence":null,"#,
-    r#""usage":{"input_tokens":1200,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":1}},"#,
-    r#""parent_tool_use_id":null,"session_id":"00000000-0000-4000-8000-000000000001"}"#,
-    "\n"
-);
+const CLAUDE_TEXT: &str = include_str!("claude_text.jsonl");
 
 /// The last line of Claude Code's `stream-json` output.
 fn claude_result(text: &str) -> Value {

@@ -33,7 +33,11 @@ impl Report {
 
     fn judged(&mut self, name: &str, figure: f64, limit: f64, unit: &str, sign: char, holds: bool) {
         let target = format!("{sign} {}", written(limit, unit));
-        println!("{name:<58} {:>12} {target:>14}  {}", written(figure, unit), if holds { "pass" } else { "FAIL" });
+        println!(
+            "{name:<58} {:>12} {target:>14}  {}",
+            written(figure, unit),
+            if holds { "pass" } else { "FAIL" }
+        );
         self.missed += usize::from(!holds);
     }
 

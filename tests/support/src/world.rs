@@ -189,6 +189,16 @@ impl World {
         self.git("commit -q -m first");
     }
 
+    /// The same command in a user namespace of its own that may have no inotify instance: the supervisor has to
+    /// poll.
+    pub fn without_inotify(&self, command: &Command) -> Command {
+        let script = "echo 0 > /proc/sys/user/max_inotify_instances && exec \"$0\" \"$@\"";
+        let mut unshare = self.program("unshare");
+        unshare.args(["--user", "--map-root-user", "sh", "-c", script]);
+        unshare.arg(command.get_program()).args(command.get_args());
+        unshare
+    }
+
     // === The fake agent ===
 
     /// The fake agent's log.
