@@ -1,4 +1,5 @@
-//! How much time and CPU Longhaul adds to each call, beside a plain bash loop that runs the same agent.
+//! How much time and CPU Longhaul adds to each call, beside a plain bash loop that runs the same agent: one that
+//! hands over a prompt, keeps a log and knows when to end.
 //!
 //! `cargo bench --bench loop_gap`. The contestants take turns within one run, since absolute times drift on
 //! shared machines; targets are multiples of the bash loop's own figures. The agent works for 50 ms and changes
@@ -106,9 +107,7 @@ impl Contestant {
         let agent =
             format!("{} --log {} work=50 change=work.txt say=ok", fake_agent().display(), log.display());
         let command = if self.bash {
-            let mut bash = self.world.program("bash");
-            bash.args(["-c", &format!("for ((i = 0; i < {calls}; i++)); do cat PROMPT.md | {agent}; done")]);
-            bash
+            bash_loop(&self.world, &agent, calls)
         } else {
             let mut args = words(&format!("run PROMPT.md --fresh --json --max-iterations {calls}"));
             args.extend(["--agent".into(), agent.into()]);
@@ -126,6 +125,22 @@ impl Contestant {
         let own = log.calls.iter().map(|c| c.cpu_ns).sum::<u64>() as f64 / 1e6;
         (log, meter.map(|m| m.used_ms() - own))
     }
+}
+
+/// The plain bash loop: it hands over the prompt, keeps a log, and ends when the agent says that all is done, when
+/// a STOP file is there, or after so many calls.
+fn bash_loop(world: &World, agent: &str, calls: usize) -> Command {
+    let script = format!(
+        "n=0
+         while [ ! -e STOP ] && [ $n -lt {calls} ]; do
+           cat PROMPT.md | {agent} 2>&1 | tee -a ../agent.out > ../last.txt
+           grep -qx LONGHAUL_DONE ../last.txt && break
+           n=$((n + 1))
+         done"
+    );
+    let mut bash = world.program("bash");
+    bash.args(["-c", &script]);
+    bash
 }
 
 fn gap_ms(pair: &[AgentCall]) -> f64 {
@@ -162,13 +177,7 @@ fn starts(report: &mut Report) {
     let world = World::new();
     world.write("PROMPT.md", "# Goal\n\nMake the tests pass.\n");
     let agent = world.agent("say=ok");
-    let bash: Vec<f64> = (0..STARTS)
-        .map(|_| {
-            let mut bash = world.program("bash");
-            bash.args(["-c", &format!("cat PROMPT.md | {agent}")]);
-            first_call(&world, bash)
-        })
-        .collect();
+    let bash: Vec<f64> = (0..STARTS).map(|_| first_call(&world, bash_loop(&world, &agent, 1))).collect();
     let fresh: Vec<f64> = (0..STARTS)
         .map(|_| {
             let world = World::new();

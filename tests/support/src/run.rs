@@ -158,7 +158,7 @@ impl Running {
         };
         // What is left in the pipes is there at once; a stray may hold them open, so do not insist on their end.
         let start = Instant::now();
-        while self.readers.iter().any(|r| !r.is_finished()) && start.elapsed().as_secs() < 3 {
+        while self.readers.iter().any(|r| !r.is_finished()) && start.elapsed().as_secs() < 1 {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         let text = self.printed.lock();
