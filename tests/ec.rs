@@ -238,9 +238,10 @@ fn ec_011_references_are_listed_not_inlined() {
     for name in ["sub.md", "docs/deep.md", "other.md", "missing.md"] {
         assert!(prompt.contains(name), "{name} is listed: {prompt}");
     }
-    let line = prompt.lines().rfind(|l| l.contains("missing.md")).unwrap().to_lowercase();
-    let heading = prompt.to_lowercase();
-    assert!(line.contains("missing") && heading.contains("exist"), "{prompt}");
+    // Those that exist come first, those that are missing under a heading of their own.
+    let (there, missing) = prompt.rsplit_once("missing:").unwrap();
+    assert!(missing.contains("missing.md") && !missing.contains("sub.md"), "{prompt}");
+    assert!(there.contains("- sub.md") || there.contains("sub.md\n"), "{prompt}");
     assert!(!prompt.contains("-TEXT-INSIDE"), "nothing is inlined");
 }
 

@@ -172,8 +172,8 @@ fn ep_015_sigkill_at_any_instant_leaves_a_committed_state() {
 fn ep_015_old_temporary_files_are_swept_and_young_ones_left() {
     let world = World::with_git();
     world.run(world.run_agent("say=ok", "--max-iterations 1")).ok();
-    let old = world.state().join("status.json.tmp");
-    let young = world.state().join("events.jsonl.tmp");
+    let old = world.state().join(".tmp-old");
+    let young = world.state().join(".tmp-young");
     for file in [&old, &young] {
         fs::write(file, "half").unwrap();
     }
