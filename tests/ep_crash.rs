@@ -172,17 +172,19 @@ fn ep_015_sigkill_at_any_instant_leaves_a_committed_state() {
 fn ep_015_old_temporary_files_are_swept_and_young_ones_left() {
     let world = World::with_git();
     world.run(world.run_agent("say=ok", "--max-iterations 1")).ok();
-    let old = world.state().join(".tmp-old");
-    let young = world.state().join(".tmp-young");
-    for file in [&old, &young] {
-        fs::write(file, "half").unwrap();
+    // As the store and the settings name what they have not finished.
+    for prefix in [".longhaul-tmp-", ".tmp-"] {
+        let (old, young) =
+            (world.state().join(format!("{prefix}old")), world.state().join(format!("{prefix}young")));
+        fs::write(&young, "half").unwrap();
+        fs::write(&old, "half").unwrap();
+        let file = fs::File::options().write(true).open(&old).unwrap();
+        let now = file.metadata().unwrap().modified().unwrap();
+        file.set_modified(now - Duration::from_secs(6 * 60)).unwrap();
+        world.run(world.run_agent("say=ok", "--max-iterations 1")).ok();
+        assert!(!old.exists(), "six minutes old: swept");
+        assert!(young.exists(), "young: left alone");
     }
-    let file = fs::File::options().write(true).open(&old).unwrap();
-    let now = file.metadata().unwrap().modified().unwrap();
-    file.set_modified(now - Duration::from_secs(6 * 60)).unwrap();
-    world.run(world.run_agent("say=ok", "--max-iterations 1")).ok();
-    assert!(!old.exists(), "six minutes old: swept");
-    assert!(young.exists(), "young: left alone");
 }
 
 #[test]
