@@ -1,1 +1,59 @@
-//! The actors: thin; they do the effects that domain/ decides.
+//! The actors: thin; they do the effects that `domain/` decides.
+//!
+//! ```text
+//! Host
+//! ├─ Accounts   limits, cool-downs, fail-over order
+//! ├─ Disk       free bytes and inodes per file system in use
+//! ├─ Watcher    one inotify instance per process; only hints
+//! └─ Project
+//!    ├─ Store      the only writer of state.db
+//!    ├─ Journal    fans committed events out
+//!    ├─ Signals    PAUSE, STOP, inbox → typed inputs
+//!    ├─ Repo       trees and checkpoints
+//!    ├─ Gates      runs checks
+//!    └─ Session    the state machine; owns the lanes
+//!       └─ Lane       one iteration at a time
+//!          └─ Provider   one attempt
+//! ```
+
+pub mod accounts;
+pub mod context;
+pub mod disk;
+pub mod gates;
+pub mod host;
+pub mod journal;
+pub mod lane;
+pub mod preflight;
+pub mod project;
+pub mod prompting;
+pub mod provider;
+pub mod rehearsal;
+pub mod reload;
+pub mod repo;
+pub mod session;
+pub mod signals;
+pub mod store;
+pub mod supervision;
+pub mod survey;
+pub mod vital_signs;
+pub mod watcher;
+
+use std::time::Duration;
+
+use crate::domain::backoff::Backoff;
+use crate::domain::event::Draft;
+
+use context::ProjectCtx;
+
+/// Between an actor's death and its restart.
+const RESTART_BACKOFF: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(2));
+
+/// Commits events that nobody waits for. What cannot be recorded is logged: it must never break the run.
+fn note(ctx: &std::sync::Arc<ProjectCtx>, drafts: Vec<Draft>) {
+    let ctx = ctx.clone();
+    tokio::spawn(async move {
+        if let Err(error) = ctx.commit(drafts).await {
+            tracing::warn!(?error, "an event could not be recorded");
+        }
+    });
+}

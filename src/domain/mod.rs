@@ -1,4 +1,20 @@
 //! The rules, pure: no `async`, no clock of its own, no I/O, no randomness that it was not given.
 
+pub mod accounts;
+pub mod backoff;
+pub mod budget;
+pub mod claim;
+pub mod claims;
+pub mod complexity;
+pub mod danger;
+pub mod event;
 pub mod ids;
+pub mod money;
 pub mod outcome;
+pub mod prompt;
+pub mod reset_time;
+pub mod session;
+pub mod spec;
+pub mod stagnation;
+pub mod state;
+pub mod status;

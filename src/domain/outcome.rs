@@ -139,6 +139,7 @@ pub struct Evidence {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// What happened.
+    #[serde(flatten)]
     pub outcome: Outcome,
     /// What it applies to.
     pub scope: AccountScope,

@@ -1,0 +1,274 @@
+//! What the actors of one project share. Nothing in it is the truth: that is in the store.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::{Semaphore, watch};
+
+use crate::clock::Clock;
+use super::journal::Shower;
+use super::prompting::SpecCache;
+use crate::config::{Config, Files, ProjectPaths, Settings, Sources};
+use crate::domain::backoff::Intensity;
+use crate::domain::event::{Body, Draft};
+use crate::domain::ids::{EventId, IdSource};
+use crate::domain::spec::SpecWarning;
+use crate::domain::state::State;
+use crate::domain::status::Facts;
+use crate::messages::accounts::AccountsMsg;
+use crate::messages::disk::{DiskLimits, DiskMsg};
+use crate::messages::gates::GatesMsg;
+use crate::messages::journal::JournalMsg;
+use crate::messages::repo::RepoMsg;
+use crate::messages::session::{CommitFailed, SessionMsg};
+use crate::messages::signals::SignalsMsg;
+use crate::messages::store::{Committed, StoreMsg};
+use crate::messages::watcher::WatcherMsg;
+use crate::messages::Slot;
+use crate::process::Keeper;
+use crate::providers::book::ProviderBook;
+use crate::store::{Ballast, Durability, OpenOptions, ProjectLock, StorePaths};
+
+/// How long a commit may take before the session gives up on the store. A slow disk takes tens of milliseconds; a
+/// store that is restarted with its back-off, a second.
+const COMMIT_LIMIT: Duration = Duration::from_secs(30);
+
+/// Where the actors find each other.
+#[derive(Debug, Default, Clone)]
+pub struct Slots {
+    /// Accounts, of the host.
+    pub accounts: Slot<AccountsMsg>,
+    /// Disk, of the host.
+    pub disk: Slot<DiskMsg>,
+    /// Watcher, of the host.
+    pub watcher: Slot<WatcherMsg>,
+    /// Store.
+    pub store: Slot<StoreMsg>,
+    /// Journal.
+    pub journal: Slot<JournalMsg>,
+    /// Signals.
+    pub signals: Slot<SignalsMsg>,
+    /// Repo.
+    pub repo: Slot<RepoMsg>,
+    /// Gates.
+    pub gates: Slot<GatesMsg>,
+    /// Session.
+    pub session: Slot<SessionMsg>,
+}
+
+/// What is asked for on the command line, beside settings.
+#[derive(Debug, Clone, Default)]
+pub struct RunRequest {
+    /// The spec's path as given, made absolute.
+    pub spec: Option<PathBuf>,
+    /// `--agent`, split into words.
+    pub agent: Option<Vec<String>>,
+    /// A new session even if the last one could go on.
+    pub fresh: bool,
+}
+
+/// Shared by the actors of one project.
+#[derive(Debug)]
+pub struct ProjectCtx {
+    /// The project's files.
+    pub paths: ProjectPaths,
+    /// The same as the store names them.
+    pub store_paths: StorePaths,
+    /// The clock.
+    pub clock: Clock,
+    /// Makes ids; shared, so that they ascend over all actors and follow one seed.
+    pub ids: Mutex<IdSource>,
+    /// Settings in force.
+    pub config: watch::Sender<Arc<Config>>,
+    /// Where settings come from.
+    pub sources: Sources,
+    /// The settings files as they were when `config` was made from them.
+    pub files: Files,
+    /// The same with where each came from.
+    pub settings: Settings,
+    /// State as last committed: what readers see.
+    pub state: watch::Sender<Arc<State>>,
+    /// Where the actors find each other.
+    pub slots: Slots,
+    /// What is asked for.
+    pub request: RunRequest,
+    /// The supervisor's environment as it was at start.
+    pub env: BTreeMap<OsString, OsString>,
+    /// The providers.
+    pub providers: ProviderBook,
+    /// Starts processes; none in simulations.
+    pub keeper: Option<Keeper>,
+    /// The session's lock; none in simulations.
+    pub lock: Mutex<Option<ProjectLock>>,
+    /// Space that is kept for the last commits on a full disk.
+    pub ballast: Ballast,
+    /// One call at a time works in the project folder: whoever has the permit. It is given back when nothing of the
+    /// call is left, whatever became of the actor that owned it.
+    pub folder: Arc<Semaphore>,
+    /// Shows events while they happen.
+    pub shower: Option<Shower>,
+    /// Things found before the session began, for its first commit.
+    pub found: Mutex<Vec<Body>>,
+    /// The spec as last read.
+    pub spec: Mutex<SpecCache>,
+    /// What a first look at the project shows.
+    pub facts: Mutex<Vec<String>>,
+    /// The session of this program has begun: a Session actor that starts now is a restarted one.
+    pub begun: AtomicBool,
+    /// It was said that git is not used.
+    pub git_said: AtomicBool,
+    /// The last `spec_truncated` that was said: once for the same sizes.
+    pub truncation_said: Mutex<Option<SpecWarning>>,
+}
+
+/// Shows committed events as they happen: JSON lines on stdout, or words for a person.
+pub trait Show: Send + Sync + std::fmt::Debug {
+    /// One event, in order, once.
+    fn show(&self, event: &crate::domain::event::Event, line: &str);
+}
+
+// === impl ProjectCtx ===
+
+impl ProjectCtx {
+    /// How Store opens its database.
+    pub fn open_options(&self) -> OpenOptions {
+        let durability = match self.config().durability {
+            crate::config::Durability::Power => Durability::Power,
+            crate::config::Durability::Process => Durability::Process,
+        };
+        OpenOptions { durability, fresh: false, now: self.now() }
+    }
+
+    /// What Disk is to look at, for this project.
+    pub fn disk_watch(&self) -> DiskMsg {
+        let mut paths = vec![self.paths.root.clone(), self.paths.dot.clone()];
+        let tmp = self.env.get(OsStr::new("TMPDIR")).map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
+        paths.push(tmp);
+        DiskMsg::Watch { paths, limits: self.disk_limits(), tell: self.slots.session.clone() }
+    }
+
+    /// When a file system counts as full.
+    pub fn disk_limits(&self) -> DiskLimits {
+        let disk = &self.config().disk;
+        DiskLimits {
+            min_free: disk.min_free,
+            min_inodes: disk.min_inodes,
+            resume_factor: disk.resume_factor,
+            interval: disk.interval,
+        }
+    }
+
+    /// What Watcher is to watch, for this project.
+    pub fn folder_watch(&self) -> WatcherMsg {
+        let mut folders = vec![self.paths.dot.clone(), self.paths.inbox.clone()];
+        folders.extend(self.sources.user.as_ref().and_then(|file| file.parent()).map(Path::to_owned));
+        WatcherMsg::Watch { folders, tell: self.slots.signals.clone() }
+    }
+
+    /// What `status.json` says beside the state.
+    pub fn status_facts(&self) -> Facts {
+        Facts {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            project: self.paths.root.display().to_string(),
+            pid: Some(std::process::id()),
+            problem: None,
+            disk: Vec::new(),
+            min_free_bytes: self.config().disk.min_free,
+        }
+    }
+
+    /// The environment that a provider's agents get: ours, without our own settings, with what the settings say.
+    pub fn provider_env(&self, config: &Config, provider: &str) -> BTreeMap<OsString, OsString> {
+        let mut env = self.env.clone();
+        let named = |names: &[String], key: &OsStr| names.iter().any(|name| OsStr::new(name) == key);
+        env.retain(|key, _| {
+            let ours = key.as_encoded_bytes().starts_with(b"LONGHAUL_") && key != "LONGHAUL_HOME";
+            (!ours || named(&config.agent.env_keep, key)) && !named(&config.agent.env_drop, key)
+        });
+        if let Some(own) = config.providers.get(provider) {
+            env.extend(own.env.iter().map(|(key, value)| (OsString::from(key), OsString::from(value))));
+        }
+        env
+    }
+
+    /// What a first look at the project shows.
+    pub fn facts(&self) -> Vec<String> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The same, newly seen.
+    pub fn set_facts(&self, facts: Vec<String>) {
+        *self.facts.lock().unwrap_or_else(PoisonError::into_inner) = facts;
+    }
+
+    /// Whether this is news.
+    pub fn is_new_truncation(&self, truncated: &SpecWarning) -> bool {
+        let mut said = self.truncation_said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.replace(truncated.clone()).as_ref() != Some(truncated)
+    }
+
+    /// How often a child may be restarted.
+    pub fn intensity(&self) -> Intensity {
+        let supervisor = &self.config().supervisor;
+        Intensity { max: supervisor.intensity, within: supervisor.window }
+    }
+
+    /// Wall-clock time.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// State as last committed.
+    pub fn state(&self) -> Arc<State> {
+        self.state.borrow().clone()
+    }
+
+    /// Settings in force.
+    pub fn config(&self) -> Arc<Config> {
+        self.config.borrow().clone()
+    }
+
+    /// A new id.
+    pub fn id(&self) -> ulid::Ulid {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner).next(self.now())
+    }
+
+    /// A generator whose draws follow the project's seed.
+    pub fn rng(&self) -> fastrand::Rng {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner).rng().fork()
+    }
+
+    /// An event of the present session, about no lane in particular.
+    pub fn draft(&self, body: Body) -> Draft {
+        let state = self.state.borrow();
+        let session = state.session.as_ref();
+        Draft {
+            id: EventId(self.id()),
+            time: self.now(),
+            session: session.map(|s| s.id),
+            lane: None,
+            iteration: session.map(|s| s.iteration).filter(|n| *n > 0),
+            attempt: None,
+            provider: None,
+            body,
+        }
+    }
+
+    /// Commits, through restarts of the store: the same batch is never written twice.
+    ///
+    /// # Errors
+    /// The store's refusal, or its silence.
+    pub async fn commit(&self, drafts: Vec<Draft>) -> Result<Committed, CommitFailed> {
+        let drafts: Arc<[Draft]> = drafts.into();
+        let make = |reply| StoreMsg::Commit { drafts: drafts.clone(), reply };
+        match self.slots.store.call("the store", COMMIT_LIMIT, make).await {
+            Ok(answer) => answer.map_err(CommitFailed::Store),
+            Err(gone) => Err(CommitFailed::Gone(gone)),
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Journal: fans committed events out: to the journal on disk, and to whoever is shown the run.
+//!
+//! The disk is written on a blocking thread. What is shown is shown from a thread of its own, so that a reader of
+//! stdout that does not read holds nothing up.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+
+use super::context::{ProjectCtx, Show};
+use crate::domain::event::Event;
+use crate::messages::journal::JournalMsg;
+use crate::messages::store::Committed;
+use crate::store::{Journal as Files, JournalLimits, Reader, replace};
+
+/// Commits that may wait to be shown. A reader that is further behind misses some, and is told.
+const SHOW_BACKLOG: usize = 4096;
+
+/// The actor.
+pub struct JournalActor;
+
+/// What it works with.
+pub struct Journal {
+    ctx: Arc<ProjectCtx>,
+    /// With the actor, or away with a job.
+    files: Option<Files>,
+    waiting: VecDeque<Committed>,
+    closing: Vec<RpcReplyPort<()>>,
+}
+
+/// A job that is over: the files come home.
+#[derive(Debug)]
+pub struct Job {
+    files: Files,
+}
+
+/// Shows commits on a thread of its own.
+#[derive(Debug)]
+pub struct Shower {
+    commits: SyncSender<Committed>,
+}
+
+// === impl JournalActor ===
+
+impl Actor for JournalActor {
+    type Msg = JournalMsg;
+    type State = Journal;
+    type Arguments = Arc<ProjectCtx>;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<JournalMsg>,
+        ctx: Arc<ProjectCtx>,
+    ) -> Result<Journal, ActorProcessingErr> {
+        let config = ctx.config();
+        let limits = JournalLimits { max_file: config.journal.max_file, max_total: config.journal.max_total };
+        let files = Files::new(ctx.store_paths.clone(), limits);
+        ctx.slots.journal.fill(myself);
+        Ok(Journal { ctx, files: Some(files), waiting: VecDeque::new(), closing: Vec::new() })
+    }
+
+    async fn post_start(
+        &self,
+        myself: ActorRef<JournalMsg>,
+        state: &mut Journal,
+    ) -> Result<(), ActorProcessingErr> {
+        // What was committed while nobody was here is in the database.
+        state.write(&myself);
+        Ok(())
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<JournalMsg>,
+        message: JournalMsg,
+        state: &mut Journal,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            JournalMsg::Committed(committed) => {
+                state.show(&committed);
+                state.waiting.push_back(committed);
+            }
+            JournalMsg::JobDone(job) => state.files = Some(job.files),
+            JournalMsg::Close(reply) => state.closing.push(reply),
+            #[cfg(debug_assertions)]
+            JournalMsg::Crash => panic!("asked to crash"),
+        }
+        if !state.waiting.is_empty() {
+            state.write(&myself);
+        } else if state.files.is_some() {
+            for reply in state.closing.drain(..) {
+                // Whoever asked may have stopped waiting.
+                let _ = reply.send(());
+            }
+        }
+        Ok(())
+    }
+}
+
+// === impl Journal ===
+
+impl Journal {
+    fn show(&self, committed: &Committed) {
+        if let Some(shower) = &self.ctx.shower {
+            shower.show(committed.clone());
+        }
+    }
+
+    fn write(&mut self, myself: &ActorRef<JournalMsg>) {
+        let Some(mut files) = self.files.take() else { return };
+        let commits = std::mem::take(&mut self.waiting);
+        let (ctx, myself) = (self.ctx.clone(), myself.clone());
+        tokio::task::spawn_blocking(move || {
+            for committed in &commits {
+                if let Err(error) = files.append(committed) {
+                    tracing::warn!(%error, "cannot write the journal; it is caught up later");
+                }
+            }
+            if files.is_behind() {
+                catch_up(&ctx, &mut files);
+            }
+            if let Some(committed) = commits.back() {
+                project_status(&ctx, committed);
+            }
+            // An actor that died has a successor with files of its own.
+            let _ = myself.cast(JournalMsg::JobDone(Box::new(Job { files })));
+        });
+    }
+}
+
+fn catch_up(ctx: &ProjectCtx, files: &mut Files) {
+    let mut reader = Reader::live(ctx.store_paths.clone());
+    if let Err(error) = files.catch_up(&ctx.state(), &mut reader, ctx.now()) {
+        tracing::warn!(%error, "cannot bring the journal up to date; trying again at the next event");
+    }
+}
+
+/// `status.json`, for scripts and prompts.
+fn project_status(ctx: &ProjectCtx, committed: &Committed) {
+    let status = crate::domain::status::Status::of(&committed.state, &ctx.status_facts(), ctx.now());
+    let text = serde_json::to_vec(&status).unwrap_or_default();
+    if let Err(error) = replace(&ctx.store_paths.status, &text, false) {
+        tracing::debug!(%error, "cannot write status.json");
+    }
+}
+
+// === impl Shower ===
+
+impl Shower {
+    /// Starts the thread; it ends with the last handle.
+    ///
+    /// # Errors
+    /// The system's, when there is no room for a thread.
+    pub fn start(show: Box<dyn Show>) -> std::io::Result<(Self, std::thread::JoinHandle<()>)> {
+        let (commits, receive) = sync_channel::<Committed>(SHOW_BACKLOG);
+        let thread = std::thread::Builder::new().name("show".to_owned()).spawn(move || {
+            let mut shown = 0;
+            while let Ok(committed) = receive.recv() {
+                for (event, line) in committed.events.iter().zip(committed.lines.lines()) {
+                    let event: &Event = event;
+                    // A batch whose answer was lost is committed, and told, again.
+                    if event.seq > shown {
+                        shown = event.seq;
+                        show.show(event, line);
+                    }
+                }
+            }
+        })?;
+        Ok((Shower { commits }, thread))
+    }
+
+    fn show(&self, committed: Committed) {
+        if let Err(TrySendError::Full(_)) = self.commits.try_send(committed) {
+            static TOLD: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+            if !TOLD.swap(true, SeqCst) {
+                tracing::warn!("stdout is not read: events are missing there; the journal has them all");
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Repo: owns the git repository; one operation at a time, on a blocking thread.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+
+use super::context::ProjectCtx;
+use crate::domain::event::Body;
+use crate::domain::ids::SessionId;
+use crate::git::Vcs;
+use crate::messages::repo::{RepoMsg, TreeNow};
+
+/// The actor.
+pub struct RepoActor;
+
+/// What it works with.
+pub struct Repo {
+    ctx: Arc<ProjectCtx>,
+    /// With the actor, or away with a job.
+    vcs: Option<Vcs>,
+    waiting: VecDeque<Work>,
+    closing: Vec<RpcReplyPort<()>>,
+}
+
+/// One operation.
+#[derive(Debug)]
+pub enum Work {
+    /// Read the tree.
+    Snapshot(RpcReplyPort<TreeNow>),
+    /// Keep a tree under its ref.
+    Checkpoint {
+        /// The session.
+        session: SessionId,
+        /// The iteration.
+        number: u64,
+        /// Its tree.
+        tree: String,
+        /// For the commit's message.
+        state: String,
+    },
+}
+
+/// A job that is over: the repository comes home.
+#[derive(Debug)]
+pub struct Job {
+    vcs: Vcs,
+}
+
+// === impl RepoActor ===
+
+impl Actor for RepoActor {
+    type Msg = RepoMsg;
+    type State = Repo;
+    type Arguments = Arc<ProjectCtx>;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<RepoMsg>,
+        ctx: Arc<ProjectCtx>,
+    ) -> Result<Repo, ActorProcessingErr> {
+        ctx.slots.repo.fill(myself);
+        Ok(Repo { ctx, vcs: Some(Vcs::Unopened), waiting: VecDeque::new(), closing: Vec::new() })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<RepoMsg>,
+        message: RepoMsg,
+        state: &mut Repo,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            RepoMsg::Snapshot(reply) => state.waiting.push_back(Work::Snapshot(reply)),
+            RepoMsg::Checkpoint { session, number, tree, state: text } => {
+                state.waiting.push_back(Work::Checkpoint { session, number, tree, state: text });
+            }
+            RepoMsg::JobDone(job) => state.vcs = Some(job.vcs),
+            RepoMsg::Close(reply) => state.closing.push(reply),
+            #[cfg(debug_assertions)]
+            RepoMsg::Crash => panic!("asked to crash"),
+        }
+        state.next(&myself);
+        Ok(())
+    }
+}
+
+// === impl Repo ===
+
+impl Repo {
+    fn next(&mut self, myself: &ActorRef<RepoMsg>) {
+        if self.vcs.is_some() && self.waiting.is_empty() {
+            for reply in self.closing.drain(..) {
+                // Whoever asked may have stopped waiting.
+                let _ = reply.send(());
+            }
+            return;
+        }
+        let Some(mut vcs) = self.vcs.take() else { return };
+        let Some(work) = self.waiting.pop_front() else { return };
+        let (ctx, myself) = (self.ctx.clone(), myself.clone());
+        tokio::task::spawn_blocking(move || {
+            open_once(&ctx, &mut vcs);
+            match work {
+                Work::Snapshot(reply) => {
+                    // Whoever asked has died, and asks again.
+                    let _ = reply.send(snapshot(&ctx, &mut vcs));
+                }
+                Work::Checkpoint { session, number, tree, state } => {
+                    if let Err(error) = vcs.keep(session, number, &tree, &state, ctx.now()) {
+                        degraded(&ctx, "checkpoints", error);
+                    }
+                }
+            }
+            // An actor that died has a successor that opens the repository for itself.
+            let _ = myself.cast(RepoMsg::JobDone(Box::new(Job { vcs })));
+        });
+    }
+}
+
+fn open_once(ctx: &Arc<ProjectCtx>, vcs: &mut Vcs) {
+    let config = ctx.config();
+    let Some(problem) = vcs.open(&ctx.paths, &config) else { return };
+    // Once a session: a restarted actor has nothing new to say.
+    if !ctx.git_said.swap(true, std::sync::atomic::Ordering::SeqCst) {
+        degraded(ctx, "git", problem);
+    }
+}
+
+fn snapshot(ctx: &Arc<ProjectCtx>, vcs: &mut Vcs) -> TreeNow {
+    match vcs.snapshot() {
+        Ok(now) => now,
+        Err(error) => {
+            degraded(ctx, "checkpoints", error);
+            TreeNow { tree: None, git: false }
+        }
+    }
+}
+
+fn degraded(ctx: &Arc<ProjectCtx>, capability: &str, reason: String) {
+    let iteration = ctx.state().session.as_ref().map(|s| s.iteration);
+    super::note(ctx, vec![ctx.draft(Body::CapabilityDegraded {
+        capability: capability.to_owned(),
+        fail_closed: false,
+        reason,
+        provider: None,
+        model: None,
+        iteration,
+    })]);
+}

@@ -1,0 +1,421 @@
+//! Session: drives the state machine of the run, and owns the lane.
+//!
+//! One commit at a time: what a decision asks for is done in order, and the next input is looked at when the last
+//! decision has been carried out.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::concurrency::JoinHandle;
+use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+
+use super::context::ProjectCtx;
+use super::lane::{LaneActor, LaneArgs};
+use super::supervision::{ChildSpec, Children, Fallen, Strategy};
+use super::survey::{self, Survey};
+use crate::domain::accounts::Admission;
+use crate::domain::event::{Body, Draft};
+use crate::domain::ids::{IdSource, LaneId};
+use crate::domain::session::{Action, Input, Machine, Signals};
+use crate::messages::Slot;
+use crate::messages::accounts::AccountsMsg;
+use crate::messages::disk::DiskMsg;
+use crate::messages::gates::GatesMsg;
+use crate::messages::lane::{Go, LaneMsg};
+use crate::messages::project::ProjectMsg;
+use crate::messages::repo::RepoMsg;
+use crate::messages::session::{CommitFailed, SessionMsg};
+use crate::messages::signals::SignalsMsg;
+use crate::messages::store::Committed;
+
+/// How long an answer of a neighbour may take that only computes.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// How long reading the tree for checkpoint 0 may take: a large repository is hashed whole.
+const FIRST_TREE: Duration = Duration::from_secs(3600);
+
+/// Between two tries of a commit that found no room.
+const RETRY_COMMIT: Duration = Duration::from_secs(1);
+
+/// The actor.
+pub struct SessionActor;
+
+/// What it starts from.
+pub struct SessionArgs {
+    /// The project.
+    pub ctx: Arc<ProjectCtx>,
+    /// Whom to tell that the run is over.
+    pub project: ActorRef<ProjectMsg>,
+}
+
+/// What it works with.
+pub struct SessionState {
+    ctx: Arc<ProjectCtx>,
+    project: ActorRef<ProjectMsg>,
+    children: Children,
+    lane: Slot<LaneMsg>,
+    machine: Option<Machine>,
+    /// Needed for the first step: what was read, and the signal files.
+    surveyed: Option<Survey>,
+    signals: Option<Signals>,
+    /// Inputs that wait until the last decision has been carried out.
+    inputs: VecDeque<Input>,
+    /// What the last decision asks for, still to be done.
+    todo: VecDeque<Action>,
+    /// A commit is under way: the batch, to be sent again if it found no room.
+    committing: Option<Vec<Draft>>,
+    /// The last commit found no room.
+    stuck: bool,
+    timer: Option<JoinHandle<Result<(), ractor::MessagingErr<SessionMsg>>>>,
+    config: super::reload::Reload,
+    ended: bool,
+}
+
+/// What is read before the first step.
+#[derive(Debug)]
+pub struct Surveyed(Survey);
+
+// === impl SessionActor ===
+
+impl Actor for SessionActor {
+    type Msg = SessionMsg;
+    type State = SessionState;
+    type Arguments = SessionArgs;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<SessionMsg>,
+        args: SessionArgs,
+    ) -> Result<SessionState, ActorProcessingErr> {
+        let SessionArgs { ctx, project } = args;
+        let lane = Slot::default();
+        let mut children = Children::new(
+            Strategy::OneForOne,
+            ctx.intensity(),
+            super::RESTART_BACKOFF,
+            ctx.rng(),
+            vec![lane_spec(ctx.clone(), lane.clone())],
+        );
+        children.start_all(&myself.get_cell()).await?;
+        let config = super::reload::Reload::new(&ctx);
+        Ok(SessionState {
+            ctx,
+            project,
+            children,
+            lane,
+            machine: None,
+            surveyed: None,
+            signals: None,
+            inputs: VecDeque::new(),
+            todo: VecDeque::new(),
+            committing: None,
+            stuck: false,
+            timer: None,
+            config,
+            ended: false,
+        })
+    }
+
+    async fn post_start(
+        &self,
+        myself: ActorRef<SessionMsg>,
+        state: &mut SessionState,
+    ) -> Result<(), ActorProcessingErr> {
+        let ctx = state.ctx.clone();
+        ctx.slots.session.fill(myself.clone());
+        ctx.slots.accounts.cast(AccountsMsg::Restore(ctx.state().accounts.clone()));
+        ctx.slots.signals.cast(SignalsMsg::Repeat);
+        tokio::spawn(survey_and_tell(ctx.clone(), myself.clone()));
+        tokio::spawn(first_tree(ctx, myself));
+        Ok(())
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<SessionMsg>,
+        message: SessionMsg,
+        state: &mut SessionState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            SessionMsg::Input(input) => state.input(*input, &myself),
+            SessionMsg::Begun(surveyed) => {
+                state.surveyed = Some(surveyed.0);
+                state.begin_when_ready(&myself);
+            }
+            SessionMsg::Timer(generation) => state.input(Input::Timer(generation), &myself),
+            SessionMsg::Committed(done) => state.committed(done, &myself)?,
+            SessionMsg::RetryCommit => state.commit_again(&myself),
+            SessionMsg::ConfigHint => state.config.hint(&state.ctx, &myself),
+            SessionMsg::Reread(reread) => {
+                for input in state.config.take(&state.ctx, *reread) {
+                    state.input(input, &myself);
+                }
+            }
+            SessionMsg::GatesRestarted => state.gates_lost(),
+            SessionMsg::RestartLane => {
+                if let Err((_, error)) = state.children.restart(0, &myself.get_cell()).await {
+                    return Err(error.into());
+                }
+                state.input(Input::Nudge, &myself);
+            }
+            #[cfg(debug_assertions)]
+            SessionMsg::Crash => panic!("asked to crash"),
+        }
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        myself: ActorRef<SessionMsg>,
+        event: SupervisionEvent,
+        state: &mut SessionState,
+    ) -> Result<(), ActorProcessingErr> {
+        match state.children.fallen(&event) {
+            Fallen::Nothing => {}
+            Fallen::Restart { after, cause, restarts, .. } => {
+                state.lane.clear();
+                let actor = "lane".to_owned();
+                let restarted = state.ctx.draft(Body::ActorRestarted { actor, cause: cause.clone(), restarts });
+                super::note(&state.ctx, vec![restarted]);
+                myself.send_after(after, || SessionMsg::RestartLane);
+                state.input(Input::LaneLost { cause: format!("the lane died: {cause}") }, &myself);
+            }
+            Fallen::GiveUp { name, cause } => {
+                return Err(format!("{name} died too often, the last time of: {cause}").into());
+            }
+        }
+        Ok(())
+    }
+}
+
+// === impl SessionState ===
+
+impl SessionState {
+    fn input(&mut self, input: Input, myself: &ActorRef<SessionMsg>) {
+        if self.machine.is_none() {
+            return self.before_the_first_step(input, myself);
+        }
+        if self.stuck && matches!(&input, Input::Signals(signals) if signals.stop.is_some()) {
+            return self.stop_without_saving();
+        }
+        self.inputs.push_back(input);
+        self.go_on(myself);
+    }
+
+    // --- the first step ---
+
+    fn before_the_first_step(&mut self, input: Input, myself: &ActorRef<SessionMsg>) {
+        match input {
+            Input::Signals(signals) => {
+                self.signals = Some(signals);
+                self.begin_when_ready(myself);
+            }
+            other => self.inputs.push_back(other),
+        }
+    }
+
+    fn begin_when_ready(&mut self, myself: &ActorRef<SessionMsg>) {
+        let (Some(signals), Some(_), None) = (&self.signals, &self.surveyed, &self.machine) else { return };
+        let signals = signals.clone();
+        let Some(survey) = self.surveyed.take() else { return };
+        let (state, now) = (self.ctx.state(), self.ctx.now());
+        let ids = IdSource::new(Some(self.ctx.rng().u64(..)));
+        let mut machine = Machine::new(survey.rules, &state, ids, now);
+        let actions = match survey.begin {
+            Some(begin) => machine.begin(*begin, signals, &state, now),
+            None => machine.recover(signals, &state, now),
+        };
+        self.machine = Some(machine);
+        self.todo.extend(actions);
+        self.go_on(myself);
+    }
+
+    // --- one decision after the other ---
+
+    fn go_on(&mut self, myself: &ActorRef<SessionMsg>) {
+        loop {
+            while self.committing.is_none() {
+                let Some(action) = self.todo.pop_front() else { break };
+                self.act(action, myself);
+            }
+            if self.committing.is_some() || self.ended {
+                return;
+            }
+            let Some(input) = self.inputs.pop_front() else { return };
+            let (state, now) = (self.ctx.state(), self.ctx.now());
+            if let Some(machine) = &mut self.machine {
+                self.todo.extend(machine.handle(input, &state, now));
+            }
+        }
+    }
+
+    fn act(&mut self, action: Action, myself: &ActorRef<SessionMsg>) {
+        let slots = &self.ctx.slots;
+        match action {
+            Action::Commit(drafts) => {
+                self.committing = Some(drafts.clone());
+                tokio::spawn(commit_and_tell(self.ctx.clone(), drafts, myself.clone()));
+            }
+            Action::Prepare => {
+                let provider = self.machine.as_ref().and_then(Machine::session).map(|s| s.provider().to_owned());
+                self.lane.cast(LaneMsg::Prepare { provider: provider.unwrap_or_default() });
+            }
+            Action::Admit { ask, chain, active } => {
+                tokio::spawn(admit_and_tell(self.ctx.clone(), ask, chain, active, myself.clone()));
+            }
+            Action::Learned { account, out } => slots.accounts.cast(AccountsMsg::Learned { account, out }),
+            Action::Go { token, iteration, attempt, provider } => {
+                self.lane.cast(LaneMsg::Go(Go { token, iteration, attempt, provider }));
+            }
+            Action::EndCall { why, grace } => self.lane.cast(LaneMsg::End { why, grace }),
+            Action::RunGates { token, names } => {
+                let iteration = self.ctx.state().session.as_ref().map_or(0, |s| s.iteration);
+                slots.gates.cast(GatesMsg::Run { token, iteration, names });
+            }
+            Action::EndGates { grace } => slots.gates.cast(GatesMsg::End { grace }),
+            Action::Arm { at, generation } => {
+                if let Some(timer) = self.timer.take() {
+                    timer.abort();
+                }
+                // A wall clock that is set, or a host that slept, must not make a wait of hours of it.
+                let wait = self.ctx.clock.until(at);
+                self.timer = Some(myself.send_after(wait, move || SessionMsg::Timer(generation)));
+            }
+            Action::Checkpoint { number } => self.checkpoint(number),
+            Action::ConsumeStop => {
+                let signals = slots.signals.clone();
+                // The program may end before the answer: Project waits for Signals to stop.
+                tokio::spawn(async move {
+                    let _ = signals.call("signals", ANSWER, SignalsMsg::ConsumeStop).await;
+                });
+            }
+            Action::ConsumeResume => slots.signals.cast(SignalsMsg::ConsumeResume),
+            Action::Exit(code) => {
+                self.ended = true;
+                // A project that is gone takes us with it.
+                let _ = self.project.cast(ProjectMsg::Ended(code));
+            }
+        }
+    }
+
+    fn checkpoint(&self, number: u64) {
+        let state = self.ctx.state();
+        let Some(session) = &state.session else { return };
+        let Some(checkpoint) = session.checkpoint.as_ref().filter(|c| c.number == number) else { return };
+        if checkpoint.reference.is_none() {
+            return;
+        }
+        self.ctx.slots.repo.cast(RepoMsg::Checkpoint {
+            session: session.id,
+            number,
+            tree: checkpoint.tree.clone(),
+            state: serde_json::to_string(session).unwrap_or_default(),
+        });
+    }
+
+    // --- commits ---
+
+    fn committed(
+        &mut self,
+        done: Result<Box<Committed>, CommitFailed>,
+        myself: &ActorRef<SessionMsg>,
+    ) -> Result<(), ActorProcessingErr> {
+        match done {
+            Ok(_) => {
+                self.committing = None;
+                self.stuck = false;
+                self.go_on(myself);
+            }
+            Err(CommitFailed::Store(error)) if error.is_full() => {
+                // Nothing is lost: the batch waits for room, and no call begins meanwhile.
+                if !std::mem::replace(&mut self.stuck, true) {
+                    tracing::warn!(%error, "cannot save the state; trying again until there is room");
+                    self.ctx.slots.disk.cast(DiskMsg::WriteFailed);
+                }
+                if self.inputs.iter().any(|i| matches!(i, Input::Signals(s) if s.stop.is_some())) {
+                    self.stop_without_saving();
+                } else {
+                    myself.send_after(RETRY_COMMIT, || SessionMsg::RetryCommit);
+                }
+            }
+            Err(CommitFailed::Store(error)) => return Err(format!("cannot save the state: {error}").into()),
+            Err(CommitFailed::Gone(gone)) => return Err(format!("cannot save the state: {gone}").into()),
+        }
+        Ok(())
+    }
+
+    fn commit_again(&mut self, myself: &ActorRef<SessionMsg>) {
+        if let Some(drafts) = self.committing.clone().filter(|_| self.stuck) {
+            tokio::spawn(commit_and_tell(self.ctx.clone(), drafts, myself.clone()));
+        }
+    }
+
+    /// STOP while nothing can be saved: the call ends with us, and the next start finds the last saved state.
+    fn stop_without_saving(&mut self) {
+        tracing::error!("stopped although the last state could not be saved: no room on the disk");
+        self.ended = true;
+        // A project that is gone takes us with it.
+        let _ = self.project.cast(ProjectMsg::Ended(1));
+    }
+
+    /// The Gates actor was restarted: what it was running is lost, and is run again.
+    fn gates_lost(&mut self) {
+        let Some((token, names)) = self.machine.as_ref().and_then(Machine::gating) else { return };
+        let iteration = self.ctx.state().session.as_ref().map_or(0, |s| s.iteration);
+        self.ctx.slots.gates.cast(GatesMsg::Run { token, iteration, names });
+    }
+}
+
+fn lane_spec(ctx: Arc<ProjectCtx>, slot: Slot<LaneMsg>) -> ChildSpec {
+    ChildSpec::new("lane", Duration::from_secs(2), move |supervisor| {
+        let (ctx, slot) = (ctx.clone(), slot.clone());
+        async move {
+            let args = LaneArgs { id: LaneId(1), ctx };
+            let (lane, _) = Actor::spawn_linked(None, LaneActor, args, supervisor).await?;
+            slot.fill(lane.clone());
+            Ok(lane.get_cell())
+        }
+    })
+}
+
+async fn commit_and_tell(ctx: Arc<ProjectCtx>, drafts: Vec<Draft>, session: ActorRef<SessionMsg>) {
+    let done = ctx.commit(drafts).await.map(Box::new);
+    // A session that died reloads from the store.
+    let _ = session.cast(SessionMsg::Committed(done));
+}
+
+async fn admit_and_tell(
+    ctx: Arc<ProjectCtx>,
+    ask: u64,
+    chain: Vec<String>,
+    active: usize,
+    session: ActorRef<SessionMsg>,
+) {
+    // The disk is looked at before every iteration; what it finds reaches the session before the admission does.
+    let _ = ctx.slots.disk.call("disk", ANSWER, DiskMsg::LookNow).await;
+    let make = |reply| AccountsMsg::Admit { chain: chain.clone(), active, reply };
+    let admission = match ctx.slots.accounts.call("accounts", ANSWER, make).await {
+        Ok(admission) => admission,
+        // They are being restarted; a moment later they are back.
+        Err(_) => Admission::Wait { until: ctx.now(), account: chain.get(active).cloned().unwrap_or_default() },
+    };
+    // A session that died asks again.
+    let _ = session.cast(SessionMsg::Input(Box::new(Input::Admitted { ask, admission })));
+}
+
+async fn survey_and_tell(ctx: Arc<ProjectCtx>, session: ActorRef<SessionMsg>) {
+    let survey = tokio::task::spawn_blocking(move || survey::survey(&ctx)).await;
+    if let Ok(survey) = survey {
+        // A session that died surveys again.
+        let _ = session.cast(SessionMsg::Begun(Box::new(Surveyed(survey))));
+    }
+}
+
+/// Reads the tree before the first call, for checkpoint 0 and to tell later what has changed.
+async fn first_tree(ctx: Arc<ProjectCtx>, session: ActorRef<SessionMsg>) {
+    let known = ctx.slots.repo.call("the repository", FIRST_TREE, RepoMsg::Snapshot).await.ok();
+    let (tree, git) = known.map_or((None, false), |now| (now.tree, now.git));
+    // A session that died asks again.
+    let _ = session.cast(SessionMsg::Input(Box::new(Input::Base { tree, git })));
+}

@@ -1,0 +1,177 @@
+//! Store: the only writer of `state.db`.
+//!
+//! Commits run on a blocking thread, one job at a time; what comes in meanwhile is the next job. The answer is sent
+//! from that thread, after the commit and after readers can see the new state.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+
+use super::context::ProjectCtx;
+use crate::domain::event::{Body, Draft};
+use crate::messages::disk::DiskMsg;
+use crate::messages::journal::JournalMsg;
+use crate::messages::store::{Committed, StoreMsg};
+use crate::store::{Db, ProjectLock, StoreError};
+
+/// How often to look whether an agent has deleted the files under us.
+const LINK_CHECK: Duration = Duration::from_secs(2);
+
+/// The actor.
+pub struct StoreActor;
+
+/// What it works with.
+pub struct StoreState {
+    ctx: Arc<ProjectCtx>,
+    /// With the actor, or away with a job.
+    db: Option<Db>,
+    waiting: VecDeque<Work>,
+    closing: Vec<RpcReplyPort<()>>,
+}
+
+/// One thing to do on the blocking thread.
+#[derive(Debug)]
+pub enum Work {
+    /// Write these events together.
+    Commit(Arc<[Draft]>, RpcReplyPort<Result<Committed, Arc<StoreError>>>),
+    /// Put back what was deleted under us.
+    CheckLink,
+}
+
+/// A job that is over: the database comes home.
+#[derive(Debug)]
+pub struct Job {
+    db: Db,
+}
+
+/// What it starts from.
+pub struct StoreArgs {
+    /// The project.
+    pub ctx: Arc<ProjectCtx>,
+    /// The open database at the first start; after a restart it is opened anew.
+    pub db: Option<Db>,
+}
+
+// === impl StoreActor ===
+
+impl Actor for StoreActor {
+    type Msg = StoreMsg;
+    type State = StoreState;
+    type Arguments = StoreArgs;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<StoreMsg>,
+        args: StoreArgs,
+    ) -> Result<StoreState, ActorProcessingErr> {
+        let StoreArgs { ctx, db } = args;
+        let db = match db {
+            Some(db) => db,
+            None => {
+                let (paths, options) = (ctx.store_paths.clone(), ctx.open_options());
+                let opened = tokio::task::spawn_blocking(move || Db::open(&paths, options)).await??;
+                ctx.state.send_replace(opened.state);
+                opened.db
+            }
+        };
+        myself.send_after(LINK_CHECK, || StoreMsg::CheckLink);
+        Ok(StoreState { ctx, db: Some(db), waiting: VecDeque::new(), closing: Vec::new() })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<StoreMsg>,
+        message: StoreMsg,
+        state: &mut StoreState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            StoreMsg::Commit { drafts, reply } => state.waiting.push_back(Work::Commit(drafts, reply)),
+            StoreMsg::CheckLink => {
+                state.waiting.push_back(Work::CheckLink);
+                myself.send_after(LINK_CHECK, || StoreMsg::CheckLink);
+            }
+            StoreMsg::JobDone(job) => state.db = Some(job.db),
+            StoreMsg::Close(reply) => state.closing.push(reply),
+            #[cfg(debug_assertions)]
+            StoreMsg::Crash => panic!("asked to crash"),
+        }
+        state.next(&myself);
+        Ok(())
+    }
+}
+
+// === impl StoreState ===
+
+impl StoreState {
+    fn next(&mut self, myself: &ActorRef<StoreMsg>) {
+        if self.waiting.is_empty() {
+            if self.db.is_some() {
+                for reply in self.closing.drain(..) {
+                    // Whoever asked may have stopped waiting.
+                    let _ = reply.send(());
+                }
+            }
+            return;
+        }
+        let Some(mut db) = self.db.take() else { return };
+        let works = std::mem::take(&mut self.waiting);
+        let (ctx, myself) = (self.ctx.clone(), myself.clone());
+        tokio::task::spawn_blocking(move || {
+            for work in works {
+                match work {
+                    Work::Commit(drafts, reply) => {
+                        // A caller that is gone has been told nothing, so nothing is promised.
+                        let _ = reply.send(commit(&ctx, &mut db, &drafts));
+                    }
+                    Work::CheckLink => check_link(&ctx, &mut db),
+                }
+            }
+            // An actor that died meanwhile has a successor with a connection of its own.
+            let _ = myself.cast(StoreMsg::JobDone(Box::new(Job { db })));
+        });
+    }
+}
+
+fn commit(ctx: &ProjectCtx, db: &mut Db, drafts: &Arc<[Draft]>) -> Result<Committed, Arc<StoreError>> {
+    let mut done = db.commit(drafts.to_vec());
+    if done.as_ref().is_err_and(StoreError::is_full) {
+        ctx.slots.disk.cast(DiskMsg::WriteFailed);
+        if ctx.ballast.release().unwrap_or(false) {
+            done = db.commit(drafts.to_vec());
+        }
+    }
+    let committed = done.map_err(Arc::new)?;
+    ctx.state.send_if_modified(|seen| {
+        let newer = committed.state.seq >= seen.seq;
+        if newer {
+            *seen = committed.state.clone();
+        }
+        newer
+    });
+    ctx.slots.journal.cast(JournalMsg::Committed(committed.clone()));
+    Ok(committed)
+}
+
+/// Agents run `git clean -fdx`, which deletes ignored files: ours too.
+fn check_link(ctx: &ProjectCtx, db: &mut Db) {
+    let mut restored = Vec::new();
+    match db.ensure_linked(ctx.now()) {
+        Ok(file) => restored.extend(file),
+        Err(error) => tracing::warn!(%error, "cannot put the state database back"),
+    }
+    let mut lock = ctx.lock.lock().unwrap_or_else(PoisonError::into_inner);
+    match lock.as_mut().map_or(Ok(None), ProjectLock::ensure_linked) {
+        Ok(file) => restored.extend(file),
+        Err(error) => tracing::warn!(%error, "cannot put the lock file back"),
+    }
+    if restored.is_empty() {
+        return;
+    }
+    let drafts: Vec<Draft> =
+        restored.into_iter().map(|file| ctx.draft(Body::StateRestored { file: file.to_owned() })).collect();
+    if let Err(error) = commit(ctx, db, &drafts.into()) {
+        tracing::warn!(%error, "cannot record that state files were put back");
+    }
+}

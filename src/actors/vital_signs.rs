@@ -1,0 +1,186 @@
+//! Is the call alive? Judged by its output and by the work of its process tree: a silent compile is not a hang.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::process::{Activity, Call, TreeUsage};
+use crate::providers::call::OurReason;
+
+/// A tree that used this share of one core since the last sample is at work. A parked CLI uses about a hundredth, a
+/// working one a third.
+const WORKING: f64 = 0.02;
+
+/// Time limits of a call. None: no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Until its first output.
+    pub first_output: Option<Duration>,
+    /// Without output and without work.
+    pub silence: Option<Duration>,
+    /// In all.
+    pub total: Option<Duration>,
+    /// From its terminal result to its exit.
+    pub linger: Option<Duration>,
+    /// Resident memory of the whole tree, bytes.
+    pub max_rss: Option<u64>,
+    /// TERM to KILL, where we end it.
+    pub grace: Duration,
+}
+
+/// What a look finds.
+#[derive(Debug, Clone)]
+pub enum Sign {
+    /// It is well.
+    Well,
+    /// Silent for long: see whether it works.
+    Sample(Arc<Call>),
+    /// It is to be ended.
+    End(OurReason, Duration),
+}
+
+/// The signs of one call.
+pub struct VitalSigns {
+    limits: Limits,
+    activity: Arc<Activity>,
+    terminal: Arc<AtomicBool>,
+    terminal_since: Option<Instant>,
+    started: Instant,
+    call: Weak<Call>,
+    sampling: bool,
+    /// The last sample, and when the tree was last seen at work.
+    last: Option<(Instant, Duration)>,
+    worked: Option<Instant>,
+    over: bool,
+}
+
+// === impl Limits ===
+
+impl Limits {
+    /// The shortest of the time limits.
+    pub fn shortest(&self) -> Option<Duration> {
+        [self.first_output, self.silence, self.total, self.linger].into_iter().flatten().min()
+    }
+}
+
+// === impl Sign ===
+
+impl Sign {
+    /// Why and how the call is to be ended, if it is.
+    pub fn ends(self) -> Option<(OurReason, Duration)> {
+        match self {
+            Sign::End(reason, grace) => Some((reason, grace)),
+            _ => None,
+        }
+    }
+}
+
+// === impl VitalSigns ===
+
+impl VitalSigns {
+    /// Of a call that begins now.
+    pub fn new(limits: Limits, activity: Arc<Activity>, terminal: Arc<AtomicBool>) -> Self {
+        let now = Instant::now();
+        VitalSigns {
+            limits,
+            activity,
+            terminal,
+            terminal_since: None,
+            started: now,
+            call: Weak::new(),
+            sampling: false,
+            last: None,
+            worked: None,
+            over: false,
+        }
+    }
+
+    /// The process tree to sample.
+    pub fn watch(&mut self, call: &Arc<Call>) {
+        self.call = Arc::downgrade(call);
+    }
+
+    /// The call has ended.
+    pub fn over(&mut self) {
+        self.over = true;
+    }
+
+    /// Looks.
+    pub fn look(&mut self) -> Sign {
+        if self.over {
+            return Sign::Well;
+        }
+        let (now, grace) = (Instant::now(), self.limits.grace);
+        let passed = |limit: Option<Duration>, since: Instant| limit.is_some_and(|limit| now >= since + limit);
+        if self.terminal.load(Relaxed) {
+            let since = *self.terminal_since.get_or_insert(now);
+            if passed(self.limits.linger, since) {
+                return Sign::End(OurReason::Linger, grace);
+            }
+        }
+        if passed(self.limits.total, self.started) {
+            return Sign::End(OurReason::Total, grace);
+        }
+        let Some(limit) = self.quiet_limit() else { return self.sample_if(self.limits.max_rss.is_some()) };
+        if self.silent_for() < limit / 2 {
+            self.last = None;
+            self.worked = None;
+            return self.sample_if(self.limits.max_rss.is_some());
+        }
+        self.sample_if(true)
+    }
+
+    /// Takes a sample in: `Some` when it shows that the call is to be ended.
+    pub fn sampled(&mut self, usage: TreeUsage) -> Option<Sign> {
+        self.sampling = false;
+        let now = Instant::now();
+        if self.limits.max_rss.is_some_and(|max| usage.rss_bytes > max) {
+            return Some(Sign::End(OurReason::Cap, self.limits.grace));
+        }
+        let since = self.last.replace((now, usage.cpu));
+        let works = match since {
+            Some((at, cpu)) => {
+                let wall = now.duration_since(at).as_secs_f64();
+                usage.cpu.saturating_sub(cpu).as_secs_f64() > wall * WORKING
+            }
+            None => false,
+        };
+        if works {
+            self.worked = Some(now);
+        }
+        let limit = self.quiet_limit()?;
+        let silent = self.silent_for();
+        let quiet = self.worked.map_or(silent, |at| silent.min(now.duration_since(at)));
+        // One sample says nothing about work: the first only begins the comparison.
+        (since.is_some() && quiet >= limit).then(|| {
+            let first = self.activity.bytes() == 0;
+            let reason = if first { OurReason::FirstOutput } else { OurReason::Silence };
+            Sign::End(reason, self.limits.grace)
+        })
+    }
+
+    fn sample_if(&mut self, wanted: bool) -> Sign {
+        match self.call.upgrade().filter(|_| wanted && !self.sampling) {
+            Some(call) => {
+                self.sampling = true;
+                Sign::Sample(call)
+            }
+            None => Sign::Well,
+        }
+    }
+
+    /// The limit that silence is measured against now.
+    fn quiet_limit(&self) -> Option<Duration> {
+        if self.activity.bytes() == 0 {
+            self.limits.first_output.or(self.limits.silence)
+        } else {
+            self.limits.silence
+        }
+    }
+
+    fn silent_for(&self) -> Duration {
+        self.activity.silent_for()
+    }
+}

@@ -1,0 +1,262 @@
+//! What the session's state machine is told, and what it asks for.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::domain::accounts::Admission;
+use crate::domain::backoff::Backoff;
+use crate::domain::event::{Body, Draft};
+use crate::domain::ids::{MessageId, Token};
+use crate::domain::outcome::{Exit, Usage, Verdict};
+use crate::domain::state::{GateResult, Limits, Reason};
+
+/// The settings that the rules look at. Time limits of calls and gates are their owners' business.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rules {
+    /// Failures in a row at which the session pauses.
+    pub retries: u32,
+    /// Failures in a row on one provider at which it fails over.
+    pub failover_after: u32,
+    /// Before a retry, and while a server or the network is away.
+    pub backoff: Backoff,
+    /// While a limit tells no reset.
+    pub probe: Backoff,
+    /// Unchanged iterations at which the agent is told.
+    pub stagnation_warn: u32,
+    /// Unchanged iterations at which the session pauses.
+    pub stagnation_pause: u32,
+    /// PAUSE interrupts the call instead of letting it finish.
+    pub pause_interrupts: bool,
+    /// TERM to KILL.
+    pub stop_grace: Duration,
+    /// What a call of unknown cost is taken to cost, US dollars.
+    pub assume_usd: Option<f64>,
+    /// Names of the gates, in order.
+    pub gates: Vec<String>,
+    /// Wait for a person; otherwise the program exits 5 where only a person can help.
+    pub wait: bool,
+}
+
+/// STOP, or a signal to the process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stop {
+    /// `requested` (STOP) or `interrupted` (Ctrl-C, TERM).
+    pub reason: Reason,
+    /// What the person wrote.
+    pub detail: String,
+    /// KILL at once.
+    pub now: bool,
+}
+
+/// Which signal files are there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Signals {
+    /// STOP.
+    pub stop: Option<Stop>,
+    /// PAUSE, with its content.
+    pub pause: Option<String>,
+    /// A person asked to go on (`longhaul resume`).
+    pub resume: bool,
+}
+
+/// Why we end a call before it has ended by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndReason {
+    /// STOP or Ctrl-C.
+    Stop,
+    /// PAUSE in interrupt mode.
+    Pause,
+    /// A file system in use runs full.
+    Disk,
+    /// The session's time is over.
+    Deadline,
+}
+
+/// What a lane says about an attempt that has ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AttemptReport {
+    /// Its fencing token.
+    pub token: Token,
+    /// What it came to.
+    pub verdict: Verdict,
+    /// Tokens, and cost where the provider told it.
+    pub usage: Usage,
+    /// How its process exited.
+    pub exit: Option<Exit>,
+    /// Milliseconds.
+    pub duration_ms: u64,
+    /// The provider's id of the conversation.
+    pub conversation: Option<String>,
+    /// The provider's cumulative cost of it, US dollars.
+    pub conversation_usd: Option<f64>,
+    /// Tool uses seen.
+    pub tools: u32,
+    /// Its answer, clipped.
+    pub answer: String,
+    /// Processes it left behind.
+    pub strays: u32,
+    /// Messages that its prompt held.
+    pub messages: Vec<MessageId>,
+    /// The claim of completion, `(by, summary)`.
+    pub claim: Option<(String, String)>,
+    /// It asks for a person, and why.
+    pub blocked: Option<String>,
+    /// Tree id or folder fingerprint after it.
+    pub tree: Option<String>,
+    /// The ref that will keep the tree; none without git.
+    pub reference: Option<String>,
+    /// Process id and start time of the next call's process, which waits.
+    pub next: Option<(u32, u64)>,
+}
+
+/// What a gate came to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GateReport {
+    /// Its name.
+    pub name: String,
+    /// How it ended.
+    pub result: GateResult,
+    /// How it exited.
+    pub exit: Option<Exit>,
+    /// Milliseconds.
+    pub duration_ms: u64,
+    /// The limit that it passed, milliseconds.
+    pub timed_out_after: Option<u64>,
+    /// Its output: head and tail.
+    pub tail: String,
+}
+
+/// Another provider is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SwitchRequest {
+    /// Its name, known to be usable.
+    pub to: String,
+}
+
+/// What can happen to a session.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Input {
+    /// The signal files as they are now (level, not edge).
+    Signals(Signals),
+    /// Free space is below its limit, or no longer.
+    Disk(Option<Body>),
+    /// A lane is ready for a call: the process of the next one, or none where it needs none.
+    Ready(Option<(u32, u64)>),
+    /// The tree before the first call.
+    Base {
+        /// Git tree id or folder fingerprint; none when it could not be read.
+        tree: Option<String>,
+        /// It is a git tree: a checkpoint can keep it.
+        git: bool,
+    },
+    /// The answer to [`Action::Admit`] with the same number.
+    Admitted {
+        /// The question's number.
+        ask: u64,
+        /// The answer.
+        admission: Admission,
+    },
+    /// An attempt has ended.
+    AttemptEnded(Box<AttemptReport>),
+    /// All gates that were asked for have ended.
+    GatesEnded {
+        /// The attempt after which they were run.
+        token: Token,
+        /// What they came to.
+        reports: Vec<GateReport>,
+    },
+    /// The timer of this generation has fired.
+    Timer(u64),
+    /// Settings were changed: new rules and limits, and what to say about them.
+    Settings {
+        /// In force from the next iteration.
+        rules: Box<Rules>,
+        /// New limits, where they changed.
+        limits: Option<Limits>,
+        /// `config_changed` events.
+        changes: Vec<Body>,
+    },
+    /// A person asks for another provider.
+    Switch(SwitchRequest),
+    /// A lane or its call died: the attempt is lost.
+    LaneLost {
+        /// Why, for the journal.
+        cause: String,
+    },
+    /// Look again (state was changed by others).
+    Nudge,
+}
+
+/// What the session asks for, to be done in this order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Commit these events together before anything that follows.
+    Commit(Vec<Draft>),
+    /// Make the lane ready for a call; answered by [`Input::Ready`].
+    Prepare,
+    /// Ask the accounts whether a call may begin; answered by [`Input::Admitted`].
+    Admit {
+        /// The question's number.
+        ask: u64,
+        /// The provider chain, primary first.
+        chain: Vec<String>,
+        /// The one in use.
+        active: usize,
+    },
+    /// The accounts learn what an attempt showed.
+    Learned {
+        /// The account.
+        account: String,
+        /// It is left alone: until then, or until a person says otherwise. None: it works.
+        out: Option<(Option<Timestamp>, String)>,
+    },
+    /// The committed attempt begins.
+    Go {
+        /// Its fencing token.
+        token: Token,
+        /// The iteration.
+        iteration: u64,
+        /// The attempt.
+        attempt: u32,
+        /// The provider.
+        provider: String,
+    },
+    /// End the call in flight: TERM, then KILL after the grace.
+    EndCall {
+        /// Why.
+        why: EndReason,
+        /// TERM to KILL.
+        grace: Duration,
+    },
+    /// Run these gates on the tree as it is; answered by [`Input::GatesEnded`].
+    RunGates {
+        /// The attempt after which they run.
+        token: Token,
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// End running gates.
+    EndGates {
+        /// TERM to KILL.
+        grace: Duration,
+    },
+    /// Wake me at a time; replaces an earlier timer.
+    Arm {
+        /// When.
+        at: Timestamp,
+        /// Its generation.
+        generation: u64,
+    },
+    /// The checkpoint of this iteration is recorded: keep its tree under its ref.
+    Checkpoint {
+        /// The iteration.
+        number: u64,
+    },
+    /// STOP has been obeyed: remove it.
+    ConsumeStop,
+    /// `resume` has been obeyed: remove it.
+    ConsumeResume,
+    /// The program ends with this exit code.
+    Exit(u8),
+}

@@ -1,0 +1,24 @@
+//! The state machine of a session: `(state, input, now) → (events, effects)`.
+//!
+//! [`Machine`] decides, the Session actor does. Whatever must survive is in the [`State`](super::state::State) that the events fold
+//! into; the machine itself only remembers what is in flight *now* (a call, gates, a timer) and which causes
+//! stand in the way (PAUSE, STOP, a full disk). After a crash a new machine begins from the state alone.
+//!
+//! - [`input`]: what can come in, and what goes out
+//! - [`machine`]: one input at a time
+//! - [`boundary`]: what the end of an attempt leads to
+//! - [`begin`]: how a session starts, or goes on after a stop or a crash
+//! - [`policy`]: what each outcome costs and asks for
+
+mod begin;
+mod boundary;
+mod input;
+mod machine;
+mod policy;
+#[cfg(test)]
+mod tests;
+
+pub use begin::Begin;
+pub use input::{Action, AttemptReport, EndReason, GateReport, Input, Rules, Signals, Stop, SwitchRequest};
+pub use machine::Machine;
+pub use policy::{Policy, policy};

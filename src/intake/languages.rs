@@ -1,0 +1,272 @@
+//! What counts as source code, as data: extensions with their language, file names with theirs.
+
+/// Extensions of source files, in lower case and sorted, with the language's name. Text that people write to be run,
+/// compiled or rendered is source; prose (`md`, `txt`), data (`json`, `csv`, `yaml`, `toml`, `lock`), pictures (also
+/// `svg`), fonts, sound, video and binaries are not. `ts` counts as TypeScript, although some videos use it too.
+const EXTENSIONS: &[(&str, &str)] = &[
+    ("ada", "Ada"),
+    ("adb", "Ada"),
+    ("ads", "Ada"),
+    ("as", "ActionScript"),
+    ("asm", "Assembly"),
+    ("astro", "Astro"),
+    ("awk", "AWK"),
+    ("bas", "BASIC"),
+    ("bash", "Shell"),
+    ("bat", "Batch"),
+    ("bzl", "Starlark"),
+    ("c", "C"),
+    ("cbl", "COBOL"),
+    ("cc", "C++"),
+    ("cjs", "JavaScript"),
+    ("cl", "OpenCL"),
+    ("clj", "Clojure"),
+    ("cljc", "Clojure"),
+    ("cljs", "Clojure"),
+    ("cmake", "CMake"),
+    ("cob", "COBOL"),
+    ("coffee", "CoffeeScript"),
+    ("cpp", "C++"),
+    ("cr", "Crystal"),
+    ("cs", "C#"),
+    ("css", "CSS"),
+    ("cts", "TypeScript"),
+    ("cu", "CUDA"),
+    ("cuh", "CUDA"),
+    ("cxx", "C++"),
+    ("d", "D"),
+    ("dart", "Dart"),
+    ("dpr", "Pascal"),
+    ("edn", "Clojure"),
+    ("ejs", "EJS"),
+    ("el", "Emacs Lisp"),
+    ("elm", "Elm"),
+    ("erb", "ERB"),
+    ("erl", "Erlang"),
+    ("ex", "Elixir"),
+    ("exs", "Elixir"),
+    ("f", "Fortran"),
+    ("f03", "Fortran"),
+    ("f77", "Fortran"),
+    ("f90", "Fortran"),
+    ("f95", "Fortran"),
+    ("fish", "Shell"),
+    ("for", "Fortran"),
+    ("fs", "F#"),
+    ("fsx", "F#"),
+    ("gd", "GDScript"),
+    ("gleam", "Gleam"),
+    ("glsl", "GLSL"),
+    ("go", "Go"),
+    ("gql", "GraphQL"),
+    ("gradle", "Gradle"),
+    ("graphql", "GraphQL"),
+    ("groovy", "Groovy"),
+    ("h", "C"),
+    ("haml", "Haml"),
+    ("hbs", "Handlebars"),
+    ("hcl", "HCL"),
+    ("hh", "C++"),
+    ("hlsl", "HLSL"),
+    ("hpp", "C++"),
+    ("hrl", "Erlang"),
+    ("hs", "Haskell"),
+    ("htm", "HTML"),
+    ("html", "HTML"),
+    ("hx", "Haxe"),
+    ("hxx", "C++"),
+    ("idr", "Idris"),
+    ("inl", "C++"),
+    ("ino", "Arduino"),
+    ("ipynb", "Jupyter"),
+    ("java", "Java"),
+    ("jl", "Julia"),
+    ("js", "JavaScript"),
+    ("jsp", "JSP"),
+    ("jsx", "JavaScript"),
+    ("kt", "Kotlin"),
+    ("kts", "Kotlin"),
+    ("lean", "Lean"),
+    ("less", "Less"),
+    ("lisp", "Lisp"),
+    ("lua", "Lua"),
+    ("m", "Objective-C"),
+    ("metal", "Metal"),
+    ("mjs", "JavaScript"),
+    ("ml", "OCaml"),
+    ("mli", "OCaml"),
+    ("mm", "Objective-C"),
+    ("mojo", "Mojo"),
+    ("mts", "TypeScript"),
+    ("nim", "Nim"),
+    ("nix", "Nix"),
+    ("odin", "Odin"),
+    ("pas", "Pascal"),
+    ("php", "PHP"),
+    ("pl", "Perl"),
+    ("pm", "Perl"),
+    ("pp", "Puppet"),
+    ("prisma", "Prisma"),
+    ("pro", "Prolog"),
+    ("proto", "Protocol Buffers"),
+    ("ps1", "PowerShell"),
+    ("psm1", "PowerShell"),
+    ("pug", "Pug"),
+    ("purs", "PureScript"),
+    ("py", "Python"),
+    ("pyi", "Python"),
+    ("pyx", "Cython"),
+    ("qml", "QML"),
+    ("r", "R"),
+    ("rake", "Ruby"),
+    ("rb", "Ruby"),
+    ("re", "ReScript"),
+    ("res", "ReScript"),
+    ("rkt", "Racket"),
+    ("rs", "Rust"),
+    ("s", "Assembly"),
+    ("sass", "Sass"),
+    ("scala", "Scala"),
+    ("scm", "Scheme"),
+    ("scss", "Sass"),
+    ("sh", "Shell"),
+    ("sol", "Solidity"),
+    ("sql", "SQL"),
+    ("ss", "Scheme"),
+    ("sv", "SystemVerilog"),
+    ("svelte", "Svelte"),
+    ("swift", "Swift"),
+    ("tcl", "Tcl"),
+    ("tex", "TeX"),
+    ("tf", "Terraform"),
+    ("thrift", "Thrift"),
+    ("ts", "TypeScript"),
+    ("tsx", "TypeScript"),
+    ("twig", "Twig"),
+    ("typ", "Typst"),
+    ("v", "Verilog"),
+    ("vala", "Vala"),
+    ("vb", "Visual Basic"),
+    ("vba", "Visual Basic"),
+    ("vhd", "VHDL"),
+    ("vhdl", "VHDL"),
+    ("vim", "Vim script"),
+    ("vue", "Vue"),
+    ("wat", "WebAssembly"),
+    ("wgsl", "WGSL"),
+    ("zig", "Zig"),
+    ("zsh", "Shell"),
+];
+
+/// Source files without an extension of their own.
+const NAMES: &[(&str, &str)] = &[
+    ("CMakeLists.txt", "CMake"),
+    ("Dockerfile", "Dockerfile"),
+    ("GNUmakefile", "Make"),
+    ("Jenkinsfile", "Groovy"),
+    ("Justfile", "Just"),
+    ("Makefile", "Make"),
+    ("Rakefile", "Ruby"),
+    ("justfile", "Just"),
+    ("makefile", "Make"),
+];
+
+/// Top-level files that say how a project is built or what it wants, in the order in which they are told.
+pub const MANIFESTS: &[&str] = &[
+    "README.md",
+    "README",
+    "README.rst",
+    "AGENTS.md",
+    "CLAUDE.md",
+    "TODO.md",
+    "CONTRIBUTING.md",
+    "Cargo.toml",
+    "package.json",
+    "pnpm-workspace.yaml",
+    "deno.json",
+    "tsconfig.json",
+    "pyproject.toml",
+    "setup.py",
+    "requirements.txt",
+    "go.mod",
+    "pom.xml",
+    "build.gradle",
+    "build.gradle.kts",
+    "CMakeLists.txt",
+    "meson.build",
+    "configure.ac",
+    "Makefile",
+    "justfile",
+    "Gemfile",
+    "composer.json",
+    "mix.exs",
+    "rebar.config",
+    "Package.swift",
+    "pubspec.yaml",
+    "build.zig",
+    "dune-project",
+    "stack.yaml",
+    "flake.nix",
+    "MODULE.bazel",
+    "WORKSPACE",
+    "Dockerfile",
+    "compose.yaml",
+    "docker-compose.yml",
+];
+
+/// The language of a source file by its name; `None` for everything else. Case does not matter in extensions.
+pub fn language(name: &[u8]) -> Option<&'static str> {
+    let dot = name.iter().rposition(|b| *b == b'.').filter(|dot| *dot > 0);
+    let by_extension = dot.and_then(|dot| {
+        let extension = name.get(dot + 1..)?;
+        let mut lower = [0_u8; 8];
+        let lower = lower.get_mut(..extension.len())?;
+        lower.copy_from_slice(extension);
+        lower.make_ascii_lowercase();
+        find(EXTENSIONS, lower)
+    });
+    by_extension.or_else(|| find(NAMES, name))
+}
+
+fn find(table: &[(&str, &'static str)], key: &[u8]) -> Option<&'static str> {
+    let at = table.binary_search_by(|(entry, _)| entry.as_bytes().cmp(key)).ok()?;
+    table.get(at).map(|(_, language)| *language)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tables_are_sorted() {
+        assert!(EXTENSIONS.is_sorted_by(|a, b| a.0 < b.0) && NAMES.is_sorted_by(|a, b| a.0 < b.0));
+        assert!(EXTENSIONS.iter().all(|(e, _)| e.len() <= 8 && e.bytes().all(|b| !b.is_ascii_uppercase())));
+    }
+
+    #[test]
+    fn ec_004_only_source_counts() {
+        let table: [(&[u8], Option<&str>); 18] = [
+            (b"main.rs", Some("Rust")),
+            (b"MAIN.CPP", Some("C++")),
+            (b"a.test.tsx", Some("TypeScript")),
+            (b"Makefile", Some("Make")),
+            (b"CMakeLists.txt", Some("CMake")),
+            (b"\xFF\xFE.py", Some("Python")),
+            (b"logo.png", None),
+            (b"logo.svg", None),
+            (b"font.woff2", None),
+            (b"film.mp4", None),
+            (b"libx.so", None),
+            (b"a.out", None),
+            (b"README.md", None),
+            (b"Cargo.lock", None),
+            (b".c", None),
+            (b"c", None),
+            (b"x.", None),
+            (b"x.averylongextension", None),
+        ];
+        for (name, expected) in table {
+            assert_eq!(language(name), expected, "{}", String::from_utf8_lossy(name));
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Journal: fans committed events out to the file, to stdout and to whoever subscribed.
+
+
+use ractor::RpcReplyPort;
+
+use super::store::Committed;
+
+/// What Journal receives.
+#[derive(Debug)]
+pub enum JournalMsg {
+    /// Store: these were committed.
+    Committed(Committed),
+    /// Itself: the blocking job is over.
+    JobDone(Box<crate::actors::journal::Job>),
+    /// Project: write what is queued, then close.
+    Close(RpcReplyPort<()>),
+    /// Tests: die now.
+    #[cfg(debug_assertions)]
+    Crash,
+}

@@ -1,0 +1,25 @@
+//! Signals: PAUSE, STOP, HUMAN_INPUT.md and the inbox become typed inputs.
+
+use ractor::RpcReplyPort;
+
+/// What Signals receives.
+#[derive(Debug)]
+pub enum SignalsMsg {
+    /// Watcher or timer: something may have changed, look.
+    Hint,
+    /// Itself: the blocking look is over.
+    Looked(Box<crate::actors::signals::Found>),
+    /// Itself: messages that were taken are committed (or could not be).
+    Queued(Box<crate::actors::signals::Queued>),
+    /// Host: Ctrl-C, TERM or HUP; the second time means without grace.
+    Interrupt,
+    /// Session: STOP has been obeyed; remove it.
+    ConsumeStop(RpcReplyPort<()>),
+    /// Session: `resume` has been obeyed; remove it.
+    ConsumeResume,
+    /// A new Session: tell it everything again.
+    Repeat,
+    /// Tests: die now.
+    #[cfg(debug_assertions)]
+    Crash,
+}

@@ -1,0 +1,184 @@
+//! The system calls that need `unsafe`, wrapped so that nothing else here does.
+
+use std::ffi::{CString, c_char, c_int};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+/// Which side of a fork this is.
+pub(super) enum Forked {
+    /// The parent, with the child's pid.
+    Parent(u32),
+    /// The child.
+    Child,
+}
+
+/// One reaped child.
+pub(super) struct Reaped {
+    /// Its pid, free for reuse from now on.
+    pub(super) pid: u32,
+    /// Raw wait status.
+    pub(super) status: i32,
+    /// CPU time of it and of the children that it waited for.
+    pub(super) cpu: Duration,
+}
+
+/// What a look at our own children found.
+pub(super) enum Wait {
+    /// One had ended.
+    Reaped(Reaped),
+    /// Some are alive, none has ended.
+    Alive,
+    /// There is none.
+    Childless,
+}
+
+/// `fork(2)`.
+///
+/// # Safety
+/// The calling process must have exactly one thread: then every lock is free in the child and it may do anything.
+pub(super) unsafe fn fork() -> io::Result<Forked> {
+    // SAFETY: single-threaded by the contract of this function.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Forked::Child),
+        pid => Ok(Forked::Parent(pid.cast_unsigned())),
+    }
+}
+
+/// Looks for a child that has ended, without waiting.
+pub(super) fn wait_any() -> Wait {
+    let mut status: c_int = 0;
+    // SAFETY: an all-zero rusage is a valid value of a plain C struct.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    loop {
+        // SAFETY: both pointers are to live locals of the right types.
+        match unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut usage) } {
+            0 => return Wait::Alive,
+            -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+            -1 => return Wait::Childless,
+            pid => {
+                let cpu = timeval(usage.ru_utime) + timeval(usage.ru_stime);
+                return Wait::Reaped(Reaped { pid: pid.cast_unsigned(), status, cpu });
+            }
+        }
+    }
+}
+
+fn timeval(t: libc::timeval) -> Duration {
+    Duration::new(u64::try_from(t.tv_sec).unwrap_or(0), u32::try_from(t.tv_usec).unwrap_or(0) * 1000)
+}
+
+/// Sends a signal by number to a pid that cannot have been reused: an unreaped child of ours.
+pub(super) fn kill(pid: u32, signal: c_int) {
+    let Ok(pid) = i32::try_from(pid) else { return };
+    if pid > 0 {
+        // SAFETY: kill touches no memory.
+        unsafe { libc::kill(pid, signal) };
+    }
+}
+
+/// Makes a long-lived keeper deaf to what a terminal or a service manager sends, blocks every other signal, and
+/// returns a descriptor that is readable when a child has ended.
+pub(super) fn keeper_signals() -> io::Result<OwnedFd> {
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGPIPE, libc::SIGTSTP] {
+        set_disposition(signal, libc::SIG_IGN);
+    }
+    // A disposition of "ignore", inherited from whoever started the supervisor, would reap children behind us.
+    set_disposition(libc::SIGCHLD, libc::SIG_DFL);
+    // SAFETY: sigset_t is plain data that sigfillset initialises.
+    let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `all` is a live local.
+    unsafe { libc::sigfillset(&raw mut all) };
+    // SAFETY: `all` is initialised; the old set is not asked for.
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut()) };
+    child_signal_fd()
+}
+
+/// A non-blocking descriptor that is readable when SIGCHLD is pending for this process.
+fn child_signal_fd() -> io::Result<OwnedFd> {
+    // SAFETY: sigset_t is plain data that sigemptyset initialises.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` is a live local; the flags are constants of this call.
+    let fd = unsafe {
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGCHLD);
+        libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+    };
+    owned(fd)
+}
+
+/// Gives every signal its default action and unblocks all of them, as a program expects to find them.
+pub(super) fn default_signals() {
+    // The kernel's `struct sigaction` with everything zero: SIG_DFL, no flags, no mask. The C library's function
+    // refuses its own two signals (32 and 33), which may be inherited as ignored like any other.
+    let default = [0_u64; 4];
+    for signal in 1..=64_i32 {
+        // SAFETY: the kernel reads a struct of 32 bytes and a set of 8, and is asked to write nothing. No handler is
+        // set. KILL and STOP are refused.
+        unsafe {
+            let no_old = std::ptr::null_mut::<u64>();
+            libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), no_old, size_of::<u64>());
+        }
+    }
+    // SAFETY: sigset_t is plain data that sigemptyset initialises.
+    let mut none: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `none` is a live local, initialised by the first call.
+    unsafe {
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+    }
+}
+
+fn set_disposition(signal: c_int, action: libc::sighandler_t) {
+    // SAFETY: only SIG_IGN and SIG_DFL are passed: no handler can run. KILL, STOP and glibc's own two are refused.
+    unsafe { libc::signal(signal, action) };
+}
+
+/// Makes `fd` also the standard descriptor `target` (0, 1 or 2), which stays open across `execve`.
+pub(super) fn set_stdio(fd: &OwnedFd, target: RawFd) -> io::Result<()> {
+    // SAFETY: dup2 touches no memory; `target` is a standard descriptor, which nothing here owns.
+    match unsafe { libc::dup2(fd.as_raw_fd(), target) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// A close-on-exec duplicate, numbered 3 or more, of a standard descriptor that this process was started with.
+pub(super) fn dup_stdio(fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: fcntl with F_DUPFD_CLOEXEC touches no memory.
+    owned(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) })
+}
+
+/// Marks every descriptor from 3 on close-on-exec. All of ours are already; this covers inherited ones.
+pub(super) fn cloexec_from_3() {
+    // SAFETY: with CLOSE_RANGE_CLOEXEC no descriptor is closed. Unknown to the kernel before 5.11: then nothing happens.
+    unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+}
+
+/// `execve(2)`; returns only when it failed.
+pub(super) fn exec(path: &CString, argv: &[CString], env: &[CString]) -> io::Error {
+    let argv = pointers(argv);
+    let env = pointers(env);
+    // SAFETY: the strings outlive the call, both lists end with a null pointer.
+    unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), env.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+fn pointers(strings: &[CString]) -> Vec<*const c_char> {
+    strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
+}
+
+/// Ends this process at once: no destructors, no flushing of buffers shared with the parent.
+pub(super) fn exit_now(code: i32) -> ! {
+    // SAFETY: _exit touches no memory.
+    unsafe { libc::_exit(code) }
+}
+
+fn owned(fd: c_int) -> io::Result<OwnedFd> {
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just given us this descriptor and nothing else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

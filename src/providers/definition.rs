@@ -1,0 +1,451 @@
+//! What a provider file says, checked: from here on nothing in it can be wrong.
+//!
+//! [`super::provider_file`] reads the file; [`super::registry`] layers built-in, user and project files.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use regex::bytes::Regex;
+use serde::Deserialize;
+
+use crate::domain::outcome::{AccountScope, Outcome, Usage};
+
+/// One way to call an agent.
+#[derive(Debug, Clone)]
+pub struct Definition {
+    /// Stable name, as in `--provider claude` and in the journal.
+    pub name: String,
+    /// Name for people.
+    pub title: String,
+    /// Program to look up on PATH. `None`: given with `--agent` (`command`), or in process (`rehearsal`).
+    pub program: Option<String>,
+    /// Arguments after the program, with places for what differs between calls.
+    pub args: Vec<Arg>,
+    /// How the prompt reaches the program.
+    pub prompt: PromptBy,
+    /// What it prints.
+    pub output: OutputFormat,
+    /// What the places in `args` become.
+    pub flags: Flags,
+    /// Environment rules.
+    pub env: EnvRules,
+    /// Files that hold the credential; `~/` and a leading `$VAR/` stand for what they stand for in a shell.
+    /// A change of one of them is the hint that an `auth_failed` account may work again.
+    pub credential_files: Vec<String>,
+    /// How to ask for the version.
+    pub version: Option<VersionProbe>,
+    /// How to install it, for people.
+    pub install: Option<String>,
+    /// How to log in, for people.
+    pub login: Option<String>,
+    /// False: the CLI exits 0 on failures too, so lines that it prints itself count at any exit code.
+    pub exit_code_is_evidence: bool,
+    /// Exit codes with a meaning of their own, used when nothing better is known.
+    pub exit_codes: BTreeMap<i32, OutcomeKind>,
+    /// Known wordings and fields, in the file's order.
+    pub rules: Vec<Rule>,
+    /// List prices by model, for providers that tell no cost.
+    pub prices: BTreeMap<String, Price>,
+    /// Time limits that fit this CLI, where they differ from the configured ones.
+    pub limits: Limits,
+}
+
+/// One argument of the template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Arg {
+    /// Passed as it is.
+    Text(String),
+    /// Becomes zero or more arguments.
+    Place(Place),
+}
+
+/// A place in the argument template, written `{model}` and so on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// The model flag, when a model is asked for.
+    Model,
+    /// The resume flags, when a conversation is resumed.
+    Resume,
+    /// The turn cap, when one is set.
+    MaxTurns,
+    /// The cost cap, when one is set.
+    MaxBudgetUsd,
+    /// The prompt.
+    Prompt,
+}
+
+/// How the prompt is passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PromptBy {
+    /// Written to stdin, which is then closed.
+    Stdin,
+    /// One argument, at `{prompt}`; stdin is `/dev/null`.
+    Argument,
+}
+
+/// Output formats with a decoder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OutputFormat {
+    /// `claude -p --output-format stream-json --verbose`.
+    ClaudeStreamJson,
+    /// `codex exec --json`.
+    CodexJsonl,
+    /// Plain text: the last non-empty line is the final answer.
+    Text,
+    /// No program at all: a script played in process.
+    Rehearsal,
+}
+
+/// What each place becomes; `{}` in an item stands for the value.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Flags {
+    /// For [`Place::Model`].
+    pub model: Vec<String>,
+    /// For [`Place::Resume`]; empty: this CLI cannot resume.
+    pub resume: Vec<String>,
+    /// For [`Place::MaxTurns`]; empty: no such cap.
+    pub max_turns: Vec<String>,
+    /// For [`Place::MaxBudgetUsd`]; empty: no such cap.
+    pub max_budget_usd: Vec<String>,
+    /// For [`Place::Prompt`]; empty: the prompt alone.
+    pub prompt: Vec<String>,
+}
+
+/// Environment of the agent: the supervisor's own, less what is not its business, plus this.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EnvRules {
+    /// Always set.
+    pub set: BTreeMap<String, String>,
+    /// Set only when we run as root.
+    pub set_as_root: BTreeMap<String, String>,
+    /// Set only when the user's environment has no such variable.
+    pub set_default: BTreeMap<String, String>,
+    /// Variables that hold this provider's own keys; every other provider's agents lose them.
+    pub keys: Vec<NamePattern>,
+    /// Variables that an agent of this provider never gets, such as the marker of an enclosing session.
+    pub remove: Vec<NamePattern>,
+}
+
+/// Name of an environment variable; a trailing `*` matches any rest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamePattern(String);
+
+/// How to ask a CLI for its version, and which ones are known to work.
+#[derive(Debug, Clone)]
+pub struct VersionProbe {
+    /// Arguments after the program.
+    pub args: Vec<String>,
+    /// Finds the version in what it prints; group 1, else the whole match.
+    pub pattern: Regex,
+    /// Oldest version that works.
+    pub min: Option<Version>,
+    /// First version that is not known to work.
+    pub below: Option<Version>,
+    /// The version that the built-in recipe was recorded with.
+    pub tested: Option<Version>,
+}
+
+/// A dotted version number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(pub [u64; 3]);
+
+/// What a version probe found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VersionCheck {
+    /// Within the known range.
+    Fits(Version),
+    /// Older than the recipe needs.
+    TooOld(Version),
+    /// Newer than what is known to work: goes on, with a notice.
+    Newer(Version),
+    /// No version in what it printed.
+    Unreadable,
+}
+
+/// A known wording or field value.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    /// Stable id, for example `claude.text.usage_limit`.
+    pub id: String,
+    /// What it means.
+    pub outcome: OutcomeKind,
+    /// Where it is looked for; never empty.
+    pub places: Vec<Where>,
+    /// ASCII, without regard to case.
+    pub pattern: Regex,
+    /// What the limit applies to, where the outcome's usual scope is wrong.
+    pub scope: Option<AccountScope>,
+    /// The stored conversation is of no use any more: the next attempt starts a fresh one.
+    pub drop_conversation: bool,
+}
+
+/// Where a rule looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Where {
+    /// Words of the terminal result that says failure.
+    Result,
+    /// Machine-readable kind of error, such as claude's `rate_limit` (whole value).
+    Kind,
+    /// Words of a structured error event other than the terminal one.
+    ErrorEvent,
+    /// Last lines of stderr.
+    Stderr,
+    /// Last lines of stdout that are not the format's own.
+    Stdout,
+    /// The whole final answer of a success without tool use or change: some CLIs print an error as the answer.
+    Answer,
+}
+
+/// Outcomes by name, without their data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutcomeKind {
+    /// See [`Outcome::Empty`].
+    Empty,
+    /// See [`Outcome::RateLimited`].
+    RateLimited,
+    /// See [`Outcome::UsageLimited`].
+    UsageLimited,
+    /// See [`Outcome::QuotaExhausted`].
+    QuotaExhausted,
+    /// See [`Outcome::Overloaded`].
+    Overloaded,
+    /// See [`Outcome::AuthFailed`].
+    AuthFailed,
+    /// See [`Outcome::NetworkDown`].
+    NetworkDown,
+    /// See [`Outcome::ContextOverflow`].
+    ContextOverflow,
+    /// See [`Outcome::ModelUnavailable`].
+    ModelUnavailable,
+    /// See [`Outcome::Refused`].
+    Refused,
+    /// See [`Outcome::CapReached`].
+    CapReached,
+    /// See [`Outcome::Truncated`].
+    Truncated,
+    /// See [`Outcome::SilentHang`].
+    SilentHang,
+    /// See [`Outcome::TimedOut`].
+    TimedOut,
+    /// See [`Outcome::Crashed`].
+    Crashed,
+    /// See [`Outcome::NotRunnable`].
+    NotRunnable,
+    /// See [`Outcome::Cancelled`].
+    Cancelled,
+    /// See [`Outcome::Unknown`].
+    Unknown,
+}
+
+/// List price of a model, US dollars per million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    /// Input, uncached.
+    pub input: f64,
+    /// Output.
+    pub output: f64,
+    /// Input read from a cache; the input price when it is not given.
+    pub cache_read: Option<f64>,
+    /// Input written to a cache; the input price when it is not given.
+    pub cache_write: Option<f64>,
+}
+
+/// Time limits of one call. `None`: the configured one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Limits {
+    /// To the first output.
+    pub first_output: Option<Duration>,
+    /// Without any output.
+    pub silence: Option<Duration>,
+    /// For the whole call.
+    pub total: Option<Duration>,
+    /// Between the terminal result and the exit.
+    pub linger: Option<Duration>,
+}
+
+// === impl Definition ===
+
+impl Definition {
+    /// The same provider with the words of `--agent CMD` in place of its program; its own arguments follow.
+    /// `words` come from [`super::resolve::split_command`]; an empty list changes nothing.
+    pub fn with_command(&self, words: &[String]) -> Self {
+        let mut with = self.clone();
+        if let Some((program, rest)) = words.split_first() {
+            with.program = Some(program.clone());
+            with.args = rest.iter().cloned().map(Arg::Text).chain(self.args.iter().cloned()).collect();
+        }
+        with
+    }
+
+    /// A conversation can be resumed with this CLI.
+    pub fn can_resume(&self) -> bool {
+        !self.flags.resume.is_empty()
+    }
+
+    /// After a verdict by rule `id` the stored conversation must not be resumed again.
+    pub fn drops_conversation(&self, id: &str) -> bool {
+        self.rules.iter().any(|rule| rule.drop_conversation && rule.id == id)
+    }
+
+    /// US dollars by list price; `None` without a price for `model` or without token counts.
+    pub fn estimate_usd(&self, model: &str, usage: &Usage) -> Option<f64> {
+        let price = self.prices.get(model)?;
+        let (input, output) = (usage.input_tokens?, usage.output_tokens?);
+        let cost = |tokens: u64, per_million: f64| tokens as f64 * per_million / 1e6;
+        Some(
+            cost(input, price.input)
+                + cost(output, price.output)
+                + cost(usage.cache_read_tokens.unwrap_or(0), price.cache_read.unwrap_or(price.input))
+                + cost(usage.cache_write_tokens.unwrap_or(0), price.cache_write.unwrap_or(price.input)),
+        )
+    }
+}
+
+// === impl OutputFormat ===
+
+impl OutputFormat {
+    /// The format has a terminal event: without one the stream was cut, whatever it printed.
+    pub fn has_terminal_event(self) -> bool {
+        matches!(self, OutputFormat::ClaudeStreamJson | OutputFormat::CodexJsonl)
+    }
+}
+
+// === impl NamePattern ===
+
+impl NamePattern {
+    /// `name` or `PREFIX*`.
+    pub fn new(pattern: impl Into<String>) -> Self {
+        NamePattern(pattern.into())
+    }
+
+    /// Whether `name` is meant.
+    pub fn matches(&self, name: &str) -> bool {
+        match self.0.strip_suffix('*') {
+            Some(prefix) => name.starts_with(prefix),
+            None => name == self.0,
+        }
+    }
+}
+
+// === impl VersionProbe ===
+
+impl VersionProbe {
+    /// Judges what the probe printed.
+    pub fn read(&self, output: &str) -> VersionCheck {
+        let found =
+            self.pattern.captures(output.as_bytes()).and_then(|captures| captures.get(1).or(captures.get(0)));
+        let version = found.and_then(|m| std::str::from_utf8(m.as_bytes()).ok()).and_then(Version::parse);
+        match version {
+            None => VersionCheck::Unreadable,
+            Some(version) if self.min.is_some_and(|min| version < min) => VersionCheck::TooOld(version),
+            Some(version) if self.below.is_some_and(|below| version >= below) => VersionCheck::Newer(version),
+            Some(version) => VersionCheck::Fits(version),
+        }
+    }
+}
+
+// === impl Version ===
+
+impl Version {
+    /// Reads `2`, `2.1` or `2.1.332`; anything after the third number is ignored.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut numbers = [0; 3];
+        let mut parts = text.trim().splitn(3, '.');
+        numbers[0] = parts.next()?.parse().ok()?;
+        for number in numbers.iter_mut().skip(1) {
+            let Some(part) = parts.next() else { break };
+            let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+            *number = part[..digits].parse().ok()?;
+        }
+        Some(Version(numbers))
+    }
+}
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [major, minor, patch] = self.0;
+        write!(f, "{major}.{minor}.{patch}")
+    }
+}
+
+// === impl OutcomeKind ===
+
+impl OutcomeKind {
+    /// How specific a cause is: of several that fit, the highest wins. Model over network, quota over status
+    /// code, auth over overload.
+    pub fn rank(self) -> u8 {
+        match self {
+            OutcomeKind::CapReached => 17,
+            OutcomeKind::ModelUnavailable => 16,
+            OutcomeKind::ContextOverflow => 15,
+            OutcomeKind::Refused => 14,
+            OutcomeKind::QuotaExhausted => 13,
+            OutcomeKind::UsageLimited => 12,
+            OutcomeKind::AuthFailed => 11,
+            OutcomeKind::NotRunnable => 10,
+            OutcomeKind::RateLimited => 9,
+            OutcomeKind::Overloaded => 8,
+            OutcomeKind::NetworkDown => 7,
+            OutcomeKind::Truncated => 6,
+            OutcomeKind::Empty => 5,
+            OutcomeKind::Cancelled => 4,
+            OutcomeKind::TimedOut => 3,
+            OutcomeKind::SilentHang => 2,
+            OutcomeKind::Crashed => 1,
+            OutcomeKind::Unknown => 0,
+        }
+    }
+
+    /// What the outcome usually applies to.
+    pub fn scope(self) -> AccountScope {
+        match self {
+            OutcomeKind::RateLimited
+            | OutcomeKind::UsageLimited
+            | OutcomeKind::QuotaExhausted
+            | OutcomeKind::Overloaded
+            | OutcomeKind::AuthFailed
+            | OutcomeKind::NetworkDown => AccountScope::Account,
+            OutcomeKind::ModelUnavailable => AccountScope::Model,
+            OutcomeKind::ContextOverflow
+            | OutcomeKind::Refused
+            | OutcomeKind::CapReached
+            | OutcomeKind::Empty
+            | OutcomeKind::Truncated => AccountScope::Request,
+            OutcomeKind::SilentHang
+            | OutcomeKind::TimedOut
+            | OutcomeKind::Crashed
+            | OutcomeKind::NotRunnable
+            | OutcomeKind::Cancelled
+            | OutcomeKind::Unknown => AccountScope::None,
+        }
+    }
+
+    /// The outcome with its data. `until` is used by limits, `code` and `tail` by what has them.
+    pub fn outcome(self, until: Option<jiff::Timestamp>, code: Option<i32>, tail: &str) -> Outcome {
+        match self {
+            OutcomeKind::Empty => Outcome::Empty,
+            OutcomeKind::RateLimited => Outcome::RateLimited { until },
+            OutcomeKind::UsageLimited => Outcome::UsageLimited { until },
+            OutcomeKind::QuotaExhausted => Outcome::QuotaExhausted,
+            OutcomeKind::Overloaded => Outcome::Overloaded,
+            OutcomeKind::AuthFailed => Outcome::AuthFailed,
+            OutcomeKind::NetworkDown => Outcome::NetworkDown,
+            OutcomeKind::ContextOverflow => Outcome::ContextOverflow,
+            OutcomeKind::ModelUnavailable => Outcome::ModelUnavailable,
+            OutcomeKind::Refused => Outcome::Refused,
+            OutcomeKind::CapReached => Outcome::CapReached,
+            OutcomeKind::Truncated => Outcome::Truncated,
+            OutcomeKind::SilentHang => Outcome::SilentHang,
+            OutcomeKind::TimedOut => Outcome::TimedOut,
+            OutcomeKind::Crashed => Outcome::Crashed { signal: None, code },
+            OutcomeKind::NotRunnable => Outcome::NotRunnable,
+            OutcomeKind::Cancelled => Outcome::Cancelled,
+            OutcomeKind::Unknown => Outcome::Unknown { code, tail: tail.to_owned() },
+        }
+    }
+}
