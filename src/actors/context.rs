@@ -71,6 +71,8 @@ pub struct RunRequest {
     pub agent: Option<Vec<String>>,
     /// A new session even if the last one could go on.
     pub fresh: bool,
+    /// Settings of the command line, with those that a session that goes on had.
+    pub overrides: Vec<crate::domain::state::Override>,
 }
 
 /// Shared by the actors of one project.

@@ -83,7 +83,7 @@ pub enum Command {
     /// Hold the session after the call in flight
     Pause(ReasonArgs),
     /// Go on after a pause
-    Resume,
+    Resume(JsonArgs),
     /// End the session; `run` goes on from there
     Stop(StopArgs),
     /// Give the agent a message with its next prompt
@@ -173,6 +173,9 @@ pub struct ReasonArgs {
     /// Why: shown by `status`
     #[arg(value_name = "REASON")]
     pub reason: Vec<String>,
+    /// Print JSON on stdout
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `stop`
@@ -184,6 +187,9 @@ pub struct StopArgs {
     /// Why: shown by `status`
     #[arg(value_name = "REASON")]
     pub reason: Vec<String>,
+    /// Print JSON on stdout
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `say`
@@ -197,6 +203,9 @@ pub struct SayArgs {
     /// The message; `-` reads it from stdin
     #[arg(value_name = "TEXT", required = true)]
     pub text: Vec<String>,
+    /// Print JSON on stdout instead of the message's id
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `logs`
@@ -336,6 +345,9 @@ pub enum ProviderCommand {
         /// Its name
         #[arg(value_name = "NAME")]
         name: String,
+        /// Print JSON on stdout
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -388,25 +400,24 @@ impl Cli {
         match &self.command {
             Command::Run(RunArgs { json, .. })
             | Command::Status(JsonArgs { json })
+            | Command::Pause(ReasonArgs { json, .. })
+            | Command::Resume(JsonArgs { json })
+            | Command::Stop(StopArgs { json, .. })
+            | Command::Say(SayArgs { json, .. })
             | Command::Doctor(JsonArgs { json })
             | Command::Logs(LogsArgs { json, .. })
             | Command::Events(EventsArgs { json, .. })
             | Command::Init(InitArgs { json, .. })
             | Command::Gates(GatesArgs { json, .. })
-            | Command::Provider(ProviderCommand::List(JsonArgs { json }))
+            | Command::Provider(
+                ProviderCommand::List(JsonArgs { json }) | ProviderCommand::Use { json, .. },
+            )
             | Command::Config(
                 ConfigCommand::Show { json, .. }
                 | ConfigCommand::Get { json, .. }
                 | ConfigCommand::Check { json, .. },
             ) => *json,
-            Command::Pause(_)
-            | Command::Resume
-            | Command::Stop(_)
-            | Command::Say(_)
-            | Command::Demo(_)
-            | Command::Config(ConfigCommand::Set { .. })
-            | Command::Provider(ProviderCommand::Use { .. })
-            | Command::Completions(_) => false,
+            Command::Demo(_) | Command::Config(ConfigCommand::Set { .. }) | Command::Completions(_) => false,
         }
     }
 }

@@ -3,6 +3,14 @@
 pub mod args;
 pub mod completions;
 pub mod config;
+pub mod control;
 pub mod error;
+pub mod events;
+mod follow;
+pub mod format;
 pub mod init;
 pub mod output;
+pub mod project;
+pub mod render;
+pub mod run;
+pub mod status;

@@ -47,6 +47,7 @@ pub struct Output {
     /// Colours on stderr.
     err_colour: bool,
     quiet: bool,
+    out_terminal: bool,
     /// Stderr is a terminal: progress may be shown.
     progress: bool,
     /// A line of progress stands there, to be wiped before anything else.
@@ -103,6 +104,7 @@ impl Output {
             out_colour: colour.decide(environment, out.is_terminal()),
             err_colour: colour.decide(environment, err.is_terminal()),
             quiet: false,
+            out_terminal: out.is_terminal(),
             progress: err.is_terminal(),
             progress_shown: false,
             out: Box::new(out),
@@ -113,6 +115,26 @@ impl Output {
     /// `--quiet`: no notices, no progress.
     pub fn set_quiet(&mut self, quiet: bool) {
         self.quiet = quiet;
+    }
+
+    /// `--quiet` was given.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// Colours go to stdout.
+    pub fn out_has_colours(&self) -> bool {
+        self.out_colour
+    }
+
+    /// Colours go to stderr.
+    pub fn err_has_colours(&self) -> bool {
+        self.err_colour
+    }
+
+    /// Stdout is a terminal: what it is sent may command it.
+    pub fn out_is_terminal(&self) -> bool {
+        self.out_terminal
     }
 
     /// `--color` as given.
@@ -219,7 +241,8 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     text.chars().map(|c| if commands(c) { c.escape_unicode().to_string() } else { c.to_string() }).collect()
 }
 
-fn paint(colours: bool, style: Style, text: &str) -> Cow<'_, str> {
+/// `text` in the style, or as it is.
+pub(super) fn paint(colours: bool, style: Style, text: &str) -> Cow<'_, str> {
     let code = match style {
         Style::Bold => "1",
         Style::Dim => "2",
@@ -278,6 +301,7 @@ mod captured {
                 out_colour: false,
                 err_colour: false,
                 quiet: false,
+                out_terminal: false,
                 progress: false,
                 progress_shown: false,
             };

@@ -4,7 +4,6 @@ pub mod accounts;
 pub mod backoff;
 pub mod budget;
 pub mod claim;
-pub mod claims;
 pub mod complexity;
 pub mod danger;
 pub mod disk;

@@ -167,7 +167,10 @@ impl Open {
         let whole = self.part.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
         let rest = self.part.split_off(whole);
         let whole = std::mem::replace(&mut self.part, rest);
-        let parse = |line: &[u8]| EventLine::parse(String::from_utf8(line.to_vec()).ok()?);
+        let parse = |line: &[u8]| {
+            let line = line.strip_suffix(b"\n").unwrap_or(line);
+            EventLine::parse(String::from_utf8(line.to_vec()).ok()?)
+        };
         let mut lines = whole.split_inclusive(|&byte| byte == b'\n').map(parse).peekable();
         if continued && !self.again && lines.peek().is_some_and(Option::is_none) {
             self.again = true;

@@ -33,7 +33,7 @@ pub use lock::{Held, Holder, LockError, ProjectLock, holder};
 pub use open::{Inspection, OpenOptions, Opened, Recovery, inspect};
 pub use paths::{FOLDER, StorePaths};
 pub use reader::{EventSource, Reader};
-pub use segments::read_after;
+pub use segments::{find, read_after};
 pub use status_file::{replace, sweep_temp};
 
 /// What a commit outlives.

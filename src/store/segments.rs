@@ -197,8 +197,8 @@ pub fn read_after(paths: &StorePaths, seq: u64, limit: usize) -> io::Result<Vec<
     Ok(found)
 }
 
-/// `seq` of the event with `id`, newest segment first.
-pub(crate) fn find(paths: &StorePaths, id: EventId) -> io::Result<Option<u64>> {
+/// `seq` of the event with `id`, as far as the journal has it; the newest segment is looked at first.
+pub fn find(paths: &StorePaths, id: EventId) -> io::Result<Option<u64>> {
     let wanted = id.to_string();
     for segment in all(paths)?.iter().rev() {
         let mut lines = match Lines::open(&segment.path) {
