@@ -51,7 +51,7 @@ impl Reader {
     }
 
     /// A reader beside the writer of this process.
-    pub(super) fn live(paths: StorePaths) -> Self {
+    pub fn live(paths: StorePaths) -> Self {
         Reader { paths, own: true, open: None }
     }
 
