@@ -9,6 +9,7 @@ pub mod events;
 pub mod follow;
 pub mod format;
 pub mod init;
+pub mod logs;
 pub mod output;
 pub mod project;
 pub mod render;
