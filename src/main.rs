@@ -1,10 +1,71 @@
 //! The `longhaul` program: parse, dispatch, exit code.
 
+use std::ffi::OsString;
+use std::process::ExitCode as Code;
+
+use longhaul::cli::args::{Cli, Command, LogLevel, asks_version, parse};
+use longhaul::cli::error::{CliError, ExitCode};
+use longhaul::cli::output::{Colour, Output};
+use longhaul::cli::project::Project;
+use longhaul::cli::{completions, config, control, events, run, status};
+use longhaul::config::Environment;
 use longhaul::process;
 
-fn main() {
-    // First of all, before any thread: the keeper forks and must stay small.
+fn main() -> Code {
+    // The keeper is this program, small: nothing may run before it.
     if process::is_keeper_invocation() {
-        process::keeper_main()
+        process::keeper_main();
     }
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    if asks_version(arguments.get(1..).unwrap_or_default()) {
+        println!("longhaul {}", env!("CARGO_PKG_VERSION"));
+        return Code::SUCCESS;
+    }
+    let environment = Environment::read();
+    let mut output = Output::standard(Colour::typed(&arguments), &environment);
+    let cli = match parse(&arguments, &mut output) {
+        Ok(cli) => cli,
+        Err(code) => return Code::from(code as u8),
+    };
+    output.set_quiet(cli.global.quiet);
+    log_to_stderr(&cli);
+    match dispatch(&cli, &environment, &mut output) {
+        Ok(code) => Code::from(code as u8),
+        Err(error) => {
+            output.error(&error, cli.json());
+            Code::from(error.kind.exit_code() as u8)
+        }
+    }
+}
+
+fn dispatch(cli: &Cli, environment: &Environment, output: &mut Output) -> Result<ExitCode, CliError> {
+    let named = cli.global.project.as_deref();
+    let project = || Project::find(named, environment);
+    let required = || Project::required(named, environment);
+    match &cli.command {
+        Command::Run(args) => run::run(args, named, environment, output),
+        Command::Status(args) => status::status(*args, &project()?, output),
+        Command::Pause(args) => control::pause(args, &required()?, output),
+        Command::Resume(args) => control::resume(*args, &required()?, output),
+        Command::Stop(args) => control::stop(args, &required()?, output),
+        Command::Say(args) => control::say(args, &required()?, &mut std::io::stdin(), output),
+        Command::Events(args) => events::events(args, &project()?, output),
+        Command::Config(command) => config::config(command, &project()?.sources(), output),
+        Command::Completions(args) => completions::completions(args, output),
+        _ => todo!(),
+    }
+}
+
+/// Logs are for people who look for a fault; what a run tells is in its events.
+fn log_to_stderr(cli: &Cli) {
+    use tracing_subscriber::filter::LevelFilter;
+    let level = match cli.global.log_level {
+        LogLevel::Off => LevelFilter::OFF,
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    };
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level).with_target(false).init();
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -28,7 +28,8 @@ use crate::messages::repo::RepoMsg;
 use crate::messages::session::{CommitFailed, SessionMsg};
 use crate::messages::signals::SignalsMsg;
 use crate::messages::store::{Committed, StoreMsg};
-use crate::messages::watcher::WatcherMsg;
+use crate::messages::watcher::{WatchedFolder, WatcherMsg};
+use crate::intake::signal_files::resume_path;
 use crate::messages::Slot;
 use crate::process::Keeper;
 use crate::providers::book::ProviderBook;
@@ -70,6 +71,8 @@ pub struct RunRequest {
     pub agent: Option<Vec<String>>,
     /// A new session even if the last one could go on.
     pub fresh: bool,
+    /// Settings of the command line, with those that a session that goes on had.
+    pub overrides: Vec<crate::domain::state::Override>,
 }
 
 /// Shared by the actors of one project.
@@ -114,6 +117,8 @@ pub struct ProjectCtx {
     pub shower: Option<Shower>,
     /// Things found before the session began, for its first commit.
     pub found: Mutex<Vec<Body>>,
+    /// How often this program was told to end (Ctrl-C, TERM, HUP): a restarted Signals must not take that back.
+    pub interrupts: AtomicU32,
     /// The spec as last read.
     pub spec: Mutex<SpecCache>,
     /// What a first look at the project shows.
@@ -165,8 +170,19 @@ impl ProjectCtx {
 
     /// What Watcher is to watch, for this project.
     pub fn folder_watch(&self) -> WatcherMsg {
-        let mut folders = vec![self.paths.dot.clone(), self.paths.inbox.clone()];
-        folders.extend(self.sources.user.as_ref().and_then(|file| file.parent()).map(Path::to_owned));
+        let paths = &self.paths;
+        let name = |path: &Path| path.file_name().map(OsStr::to_owned);
+        let ours = [&paths.stop, &paths.pause, &paths.human_input, &paths.inbox, &paths.config];
+        let mut names: Vec<OsString> = ours.iter().filter_map(|path| name(path)).collect();
+        names.extend(name(&resume_path(paths)));
+        let mut folders = vec![
+            WatchedFolder { path: paths.dot.clone(), names: Some(names) },
+            WatchedFolder { path: paths.inbox.clone(), names: None },
+        ];
+        let user = self.sources.user.as_ref().and_then(|file| file.parent().zip(name(file)));
+        folders.extend(
+            user.map(|(folder, file)| WatchedFolder { path: folder.to_owned(), names: Some(vec![file]) }),
+        );
         WatcherMsg::Watch { folders, tell: self.slots.signals.clone() }
     }
 

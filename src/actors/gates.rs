@@ -176,18 +176,15 @@ async fn run_gate(
         Ok(started) => started,
         Err(error) => return could_not(error.to_string()),
     };
-    let stop = match PumpStop::new() {
-        Ok(stop) => stop,
+    let (stop, signal) = match PumpStop::pair() {
+        Ok(pair) => pair,
         Err(error) => return could_not(error.to_string()),
     };
-    let capture = {
-        let stop = stop.clone();
-        tokio::task::spawn_blocking(move || {
-            let mut tail = Tail(HeadTail::new(KEPT_HEAD, KEPT_TAIL));
-            pump(output, MAX_LINE, &mut tail, None, &Activity::new(), &stop);
-            tail.0.text()
-        })
-    };
+    let capture = tokio::task::spawn_blocking(move || {
+        let mut tail = Tail(HeadTail::new(KEPT_HEAD, KEPT_TAIL));
+        pump(output, MAX_LINE, &mut tail, None, &Activity::new(), &signal);
+        tail.0.text()
+    });
     let end = tokio::select! {
         ended = call.ended() => End::ByItself(ended),
         () = sleep_until(started + gate.timeout) => End::Limit,

@@ -11,7 +11,7 @@ use super::context::ProjectCtx;
 use super::disk::DiskActor;
 use super::project::{ProjectActor, ProjectArgs};
 use super::supervision::{ChildSpec, Children, Fallen, Strategy};
-use super::watcher::WatcherActor;
+use super::watcher::{WatcherActor, WatcherArgs};
 use crate::domain::backoff::Intensity;
 use crate::messages::accounts::AccountsMsg;
 use crate::messages::host::HostMsg;
@@ -156,7 +156,7 @@ fn children(ctx: &Arc<ProjectCtx>, db: Db, host: &ActorRef<HostMsg>) -> Vec<Chil
         ChildSpec::new("watcher", second, move |supervisor| {
             let ctx = ctx.clone();
             async move {
-                let (watcher, _) = Actor::spawn_linked(None, WatcherActor, (), supervisor).await?;
+                let (watcher, _) = Actor::spawn_linked(None, WatcherActor, WatcherArgs::default(), supervisor).await?;
                 let _ = watcher.cast(ctx.folder_watch());
                 ctx.slots.watcher.fill(watcher.clone());
                 Ok(watcher.get_cell())

@@ -40,7 +40,7 @@ pub struct Job {
 /// Shows commits on a thread of its own.
 #[derive(Debug)]
 pub struct Shower {
-    commits: SyncSender<Committed>,
+    commits: SyncSender<Option<Committed>>,
 }
 
 // === impl JournalActor ===
@@ -150,15 +150,15 @@ fn project_status(ctx: &ProjectCtx, committed: &Committed) {
 // === impl Shower ===
 
 impl Shower {
-    /// Starts the thread; it ends with the last handle.
+    /// Starts the thread; it ends with the last handle, or by [`Shower::finish`].
     ///
     /// # Errors
     /// The system's, when there is no room for a thread.
     pub fn start(show: Box<dyn Show>) -> std::io::Result<(Self, std::thread::JoinHandle<()>)> {
-        let (commits, receive) = sync_channel::<Committed>(SHOW_BACKLOG);
+        let (commits, receive) = sync_channel::<Option<Committed>>(SHOW_BACKLOG);
         let thread = std::thread::Builder::new().name("show".to_owned()).spawn(move || {
             let mut shown = 0;
-            while let Ok(committed) = receive.recv() {
+            while let Ok(Some(committed)) = receive.recv() {
                 for (event, line) in committed.events.iter().zip(committed.lines.lines()) {
                     let event: &Event = event;
                     // A batch whose answer was lost is committed, and told, again.
@@ -172,8 +172,14 @@ impl Shower {
         Ok((Shower { commits }, thread))
     }
 
+    /// Shows what is queued, and ends the thread. A reader that does not read is not waited for.
+    pub fn finish(&self) {
+        // Full: the reader is stuck, and the thread ends with the program.
+        let _ = self.commits.try_send(None);
+    }
+
     fn show(&self, committed: Committed) {
-        if let Err(TrySendError::Full(_)) = self.commits.try_send(committed) {
+        if let Err(TrySendError::Full(_)) = self.commits.try_send(Some(committed)) {
             static TOLD: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
             if !TOLD.swap(true, SeqCst) {
                 tracing::warn!("stdout is not read: events are missing there; the journal has them all");

@@ -12,6 +12,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::context::ProjectCtx;
 use super::prompting::{self, Ask};
 use super::provider::{ProviderActor, ProviderArgs, Work};
+use crate::domain::claim::Claim;
 use crate::domain::ids::{LaneId, MessageId, Token};
 use crate::domain::outcome::{Outcome, Verdict};
 use crate::domain::session::{AttemptReport, EndReason, Input};
@@ -137,9 +138,8 @@ impl Actor for LaneActor {
         match event {
             // The call's actor has died, and the tree dies of that. A clean end has reported before.
             SupervisionEvent::ActorFailed(cell, error) => state.call_lost(&cell, error.to_string()),
-            SupervisionEvent::ActorTerminated(cell, _, reason) => {
-                state.call_lost(&cell, reason.unwrap_or_default());
-            }
+            // Without a reason it stopped by itself, after its report: that is in the mailbox, behind this event.
+            SupervisionEvent::ActorTerminated(cell, _, Some(reason)) => state.call_lost(&cell, reason),
             _ => {}
         }
         Ok(())
@@ -325,8 +325,12 @@ impl Lane {
         let completed = verdict.outcome.ends_iteration();
         let claimed = match claim {
             Some(text) => Some(("file".to_owned(), clip(text.trim(), ANSWER_KEPT))),
-            None if told.done => Some(("line".to_owned(), clip(told.answer.trim(), ANSWER_KEPT))),
+            None if told.claim == Some(Claim::Done) => Some(("line".to_owned(), clip(told.answer.trim(), ANSWER_KEPT))),
             None => None,
+        };
+        let blocked = match told.claim {
+            Some(Claim::Blocked { why }) => Some(why),
+            _ => None,
         };
         let state = self.ctx.state();
         let (session, number) = state.session.as_ref().map_or((None, 0), |s| (Some(s.id), s.iteration));
@@ -344,7 +348,7 @@ impl Lane {
             strays: report.strays,
             messages: call.messages,
             claim: claimed.filter(|_| completed),
-            blocked: told.blocked.filter(|_| completed),
+            blocked: blocked.filter(|_| completed),
             tree: tree.tree,
             reference,
             next: self.next_id(),
@@ -373,8 +377,7 @@ impl Lane {
                     conversation_usd: transcript.total_cost_usd,
                     tools: u32::try_from(transcript.tools_used).unwrap_or(u32::MAX),
                     answer: transcript.answer.clone(),
-                    done: transcript.claims.done,
-                    blocked: transcript.claims.blocked.clone(),
+                    claim: transcript.reading.claim.clone(),
                 }
             }
             Said::Nothing => Told {
@@ -387,8 +390,7 @@ impl Lane {
                 conversation_usd: None,
                 tools: 0,
                 answer: String::new(),
-                done: false,
-                blocked: None,
+                claim: None,
             },
             Said::Played(performance) => Told {
                 verdict: performance.verdict(*ended_by, changed, self.ctx.now()),
@@ -397,8 +399,7 @@ impl Lane {
                 conversation_usd: None,
                 tools: u32::try_from(performance.tools_used).unwrap_or(u32::MAX),
                 answer: performance.answer.clone(),
-                done: performance.claims.done,
-                blocked: performance.claims.blocked.clone(),
+                claim: performance.claim.clone(),
             },
         }
     }
@@ -412,8 +413,7 @@ struct Told {
     conversation_usd: Option<f64>,
     tools: u32,
     answer: String,
-    done: bool,
-    blocked: Option<String>,
+    claim: Option<Claim>,
 }
 
 fn work(ask: prompting::AskWork, prepared: Option<Box<Prepared>>) -> Work {

@@ -17,6 +17,7 @@
 //! ```
 
 pub mod accounts;
+pub mod blocking;
 pub mod context;
 pub mod disk;
 pub mod gates;

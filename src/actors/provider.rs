@@ -19,7 +19,7 @@ use crate::domain::outcome::Exit;
 use crate::messages::lane::LaneMsg;
 use crate::messages::provider::{ProviderMsg, ProviderReport, Said};
 use crate::process::{
-    Activity, AttemptLog, Call, CallSpec, Line, LineSink, Output, Prepared, ProcessError, PumpStop, RawLog,
+    Activity, AttemptLog, Call, CallSpec, Line, LineSink, Output, Prepared, ProcessError, PumpStop, RawLog, StopSignal,
     pump,
 };
 use crate::providers::call::{CallEnd, OurReason, StartFailure, Stream};
@@ -158,10 +158,10 @@ impl Actor for ProviderActor {
         };
         match work {
             Work::Process { prepared, spec, decoder, log, max_line } => match begin(*prepared, &spec) {
-                Ok((output, call, stop)) => {
+                Ok((output, call, stop, signal)) => {
                     let sink = Sink { decoder, terminal };
-                    provider.stop = Some(stop.clone());
-                    read(output, sink, log, max_line, activity, stop, myself.clone());
+                    provider.stop = Some(stop);
+                    read(output, sink, log, max_line, activity, signal, myself.clone());
                     let call = Arc::new(call);
                     provider.vital_signs.watch(&call);
                     tokio::spawn(warden_of(call, orders, folder, myself.clone()));
@@ -198,7 +198,7 @@ impl Actor for ProviderActor {
             ProviderMsg::Part(part) => match *part {
                 Part::Tree(end) => {
                     // Nobody of the call is left to write: a pipe that is still open is somebody else's.
-                    if let Some(stop) = &state.stop {
+                    if let Some(stop) = state.stop.take() {
                         stop.stop();
                     }
                     state.end = Some(end);
@@ -274,10 +274,13 @@ impl Provider {
     }
 }
 
-fn begin(prepared: Prepared, spec: &CallSpec) -> Result<(Output, Call, PumpStop), ProcessError> {
-    let stop = PumpStop::new().map_err(ProcessError::HandOver)?;
+fn begin(
+    prepared: Prepared,
+    spec: &CallSpec,
+) -> Result<(Output, Call, PumpStop, StopSignal), ProcessError> {
+    let (stop, signal) = PumpStop::pair().map_err(ProcessError::HandOver)?;
     let (output, call) = prepared.start(spec)?;
-    Ok((output, call, stop))
+    Ok((output, call, stop, signal))
 }
 
 fn failure(error: &ProcessError) -> StartFailure {
@@ -305,7 +308,7 @@ fn read(
     mut log: AttemptLog,
     max_line: usize,
     activity: Arc<Activity>,
-    stop: PumpStop,
+    stop: StopSignal,
     myself: ActorRef<ProviderMsg>,
 ) {
     tokio::task::spawn_blocking(move || {

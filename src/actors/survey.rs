@@ -51,6 +51,8 @@ pub fn survey(ctx: &ProjectCtx) -> Survey {
         spec: path,
         limits: limits(&config),
         chain: chain(ctx, &config),
+        overrides: ctx.request.overrides.clone(),
+        agent: ctx.request.agent.clone().unwrap_or_default(),
         found,
     };
     Survey { rules, begin: Some(Box::new(begin)) }

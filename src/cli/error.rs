@@ -75,6 +75,18 @@ struct Inner<'a> {
 
 // === impl ExitCode ===
 
+impl ExitCode {
+    /// The code with which a session ended.
+    pub fn from_session(code: u8) -> Self {
+        match code {
+            0 => ExitCode::Done,
+            3 => ExitCode::Stopped,
+            5 => ExitCode::NeedsPerson,
+            _ => ExitCode::Failed,
+        }
+    }
+}
+
 impl From<ExitCode> for std::process::ExitCode {
     fn from(code: ExitCode) -> Self {
         std::process::ExitCode::from(code as u8)

@@ -123,6 +123,7 @@ fn marker(line: &str) -> Option<Marker<'_>> {
     if bare == DONE {
         return Some(Marker::Done);
     }
+    let bare = bare.trim_start_matches(['*', '_', '`']);
     let rest = bare.strip_prefix(BLOCKED)?.trim_start_matches(['*', '_', '`']).trim_start();
     if rest.is_empty() {
         return Some(Marker::Blocked(rest));
@@ -156,6 +157,9 @@ fn is_quoted_marker(line: &str) -> bool {
     inner.len() < line.trim().len() && marker(inner).is_some()
 }
 
+/// Whatever some reader may take for the end of a line.
+const LINE_BREAKS: [char; 7] = ['\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
+
 /// Text that is shown to an agent, with every line that could be taken for a claim turned into a block quote.
 /// Borrowed when there is none.
 pub fn quote_markers(text: &str) -> Cow<'_, str> {
@@ -163,7 +167,7 @@ pub fn quote_markers(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 16);
-    for line in text.split_inclusive('\n') {
+    for line in text.split_inclusive(LINE_BREAKS) {
         if looks_like_marker(line) {
             out.push_str("> ");
         }

@@ -67,12 +67,26 @@ const NAMES: [&str; 21] = [
 const RUNNERS: [&str; 10] =
     ["sudo", "doas", "command", "exec", "nohup", "time", "env", "busybox", "builtin", "then"];
 
+/// Names that are looked at within one command: a line of nothing but names must not cost a look at each pair.
+const MAX_NAMES: usize = 32;
+
 /// A quoted command line may hold another one; deeper nesting than this is not looked at.
 const MAX_DEPTH: usize = 4;
 
 /// What the text would do if a shell got it; several lines are read as one script.
 pub fn find(text: &str, context: Context) -> Option<Danger> {
-    if may_be_dangerous(text) { look(text, context, 0) } else { None }
+    if !may_be_dangerous(text) {
+        return None;
+    }
+    match context {
+        // Emphasis and code spans are no part of what they enclose.
+        // In a JSON string a line ends with `\n`.
+        Context::Prose => {
+            let text = text.replace("\\n", "\n").replace('`', " ").replace("**", " ");
+            look(&text, context, 0)
+        }
+        Context::Span | Context::Shell => look(text, context, 0),
+    }
 }
 
 /// A cheap look that lets almost every line of a long text pass.
@@ -117,49 +131,44 @@ fn look(text: &str, context: Context, depth: usize) -> Option<Danger> {
 
 /// One simple command. `in_system`: a `cd` before it went to `/` or home, so `*` is everything there.
 fn look_at(command: &Command, context: Context, in_system: bool) -> Option<Danger> {
-    for (i, word) in command.words.iter().enumerate() {
-        let name = word.rsplit('/').next().unwrap_or(word);
-        let runner = i.checked_sub(1).and_then(|before| command.words.get(before));
-        let args = arguments(command.words.get(i + 1..).unwrap_or_default(), context);
-        let lost = |arg: &&String| {
-            target::is_system(arg) || (in_system && matches!(arg.as_str(), "*" | "." | "./*" | ".*"))
-        };
-        let found = match name {
-            "rm" => (is_recursive(args) && args.iter().any(|a| lost(&a))).then_some(Danger::DeletesSystem),
+    let lost = |path: &String| {
+        target::is_system(path) || (in_system && matches!(path.as_str(), "*" | "." | "./*" | ".*"))
+    };
+    let named = command.words.iter().enumerate().filter_map(|(i, word)| {
+        let name = word.rsplit('/').next().unwrap_or(word).trim_start_matches('*');
+        (NAMES.contains(&name) || is_mkfs(name)).then_some((i, name))
+    });
+    named.take(MAX_NAMES).find_map(|(i, name)| {
+        let rest = command.words.get(i + 1..).unwrap_or_default();
+        let args = arguments(rest, context);
+        let has = |wanted: &str| args.iter().any(|a| a == wanted);
+        let deletes = match name {
+            "rm" => is_recursive(args) && args.iter().any(lost),
             "find" => {
-                let deletes = args.iter().any(|a| a == "-delete" || a == "rm" || a.ends_with("/rm"));
-                (deletes && args.first().is_some_and(|a| lost(&a))).then_some(Danger::DeletesSystem)
+                let removes = has("-delete") || has("rm") || has("/bin/rm");
+                removes && args.first().is_some_and(lost)
             }
-            "chmod" | "chown" => (is_recursive(args) && args.iter().any(|a| target::is_root(a)))
-                .then_some(Danger::DeletesSystem),
-            "mv" => (args.iter().any(|a| a == "/dev/null") && args.iter().any(|a| lost(&a)))
-                .then_some(Danger::DeletesSystem),
-            "dd" => args
-                .iter()
-                .filter_map(|a| a.strip_prefix("of="))
-                .any(target::is_device)
-                .then_some(Danger::OverwritesDevice),
-            "tee" | "cp" => {
-                args.last().is_some_and(|a| target::is_device(a)).then_some(Danger::OverwritesDevice)
-            }
-            "wipefs" | "shred" | "blkdiscard" => {
-                args.iter().any(|a| target::is_device(a)).then_some(Danger::OverwritesDevice)
-            }
-            "shutdown" | "reboot" | "poweroff" | "halt" | "systemctl" | "init" | "telinit" => {
-                powers_off(name, args, Caller { first: i == 0, word: runner }, context)
-                    .then_some(Danger::PowersOff)
-            }
-            _ if makes_filesystem(name) => args
-                .iter()
-                .any(|a| context > Context::Prose || a.starts_with("/dev/"))
-                .then_some(Danger::MakesFilesystem),
-            _ => None,
+            "chmod" | "chown" => is_recursive(args) && args.iter().any(|a| target::is_root(a)),
+            "mv" => has("/dev/null") && args.iter().any(lost),
+            _ => false,
         };
-        if found.is_some() {
-            return found;
-        }
-    }
-    None
+        let overwrites = match name {
+            "dd" => args.iter().filter_map(|a| a.strip_prefix("of=")).any(target::is_device),
+            "tee" | "cp" => args.last().is_some_and(|a| target::is_device(a)),
+            "wipefs" | "shred" | "blkdiscard" => args.iter().any(|a| target::is_device(a)),
+            _ => false,
+        };
+        let makes_filesystem = is_mkfs(name) && {
+            // Within a sentence only a device tells the command from its name.
+            rest.iter().any(|a| context > Context::Prose || a.starts_with("/dev/"))
+        };
+        let caller = Caller { first: i == 0, word: i.checked_sub(1).and_then(|i| command.words.get(i)) };
+        deletes
+            .then_some(Danger::DeletesSystem)
+            .or(overwrites.then_some(Danger::OverwritesDevice))
+            .or(makes_filesystem.then_some(Danger::MakesFilesystem))
+            .or(powers_off(name, args, caller, context).then_some(Danger::PowersOff))
+    })
 }
 
 /// What stands before a command's name.
@@ -184,7 +193,7 @@ fn powers_off(name: &str, args: &[String], caller: Caller<'_>, context: Context)
         "shutdown" => {
             let when = first == "now"
                 || first.starts_with('+')
-                || (first.contains([':']) && first.starts_with(|c: char| c.is_ascii_digit()))
+                || (first.contains(':') && first.starts_with(|c: char| c.is_ascii_digit()))
                 || first == "0";
             match context {
                 Context::Prose => flag || (as_root && (when || args.is_empty())),
@@ -192,7 +201,7 @@ fn powers_off(name: &str, args: &[String], caller: Caller<'_>, context: Context)
                 Context::Shell => commanded && (flag || when || args.is_empty()),
             }
         }
-        _ => {
+        "reboot" | "poweroff" | "halt" => {
             let only_flags = args.iter().all(|a| a.starts_with('-')) && (args.is_empty() || flag);
             match context {
                 Context::Prose => as_root,
@@ -200,6 +209,7 @@ fn powers_off(name: &str, args: &[String], caller: Caller<'_>, context: Context)
                 Context::Shell => commanded && only_flags,
             }
         }
+        _ => false,
     }
 }
 
@@ -222,7 +232,7 @@ fn is_recursive(args: &[String]) -> bool {
     })
 }
 
-fn makes_filesystem(name: &str) -> bool {
+fn is_mkfs(name: &str) -> bool {
     matches!(name, "mkfs" | "mke2fs" | "mkswap") || name.starts_with("mkfs.")
 }
 

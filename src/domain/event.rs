@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ids::{EventId, LaneId, MessageId, SessionId, Token};
 use super::outcome::{Exit, Usage, Verdict};
-use super::state::{GateResult, Limits, Phase, Reason, State, WaitReason};
+use super::state::{GateResult, Limits, Override, Phase, Reason, State, WaitReason};
 
 /// How much attention an event wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -110,6 +110,12 @@ pub enum Body {
         mode: Mode,
         /// The complexity class now.
         complexity: String,
+        /// Settings of the command line, all that hold for the session.
+        #[serde(default)]
+        overrides: Vec<Override>,
+        /// `--agent`, in words.
+        #[serde(default)]
+        agent: Vec<String>,
     },
     /// The session was found as a dead supervisor left it.
     SessionCrashed {
@@ -470,6 +476,12 @@ pub struct SessionStarted {
     pub limits: Limits,
     /// The provider chain, primary first.
     pub chain: Vec<String>,
+    /// Settings of the command line; they hold for the whole session.
+    #[serde(default)]
+    pub overrides: Vec<Override>,
+    /// `--agent`, in words.
+    #[serde(default)]
+    pub agent: Vec<String>,
 }
 
 /// Data of [`Body::AttemptFinished`].

@@ -133,7 +133,7 @@ fn duration(text: &str) -> Option<SignedDuration> {
 
 fn iso(text: &str) -> Option<Timestamp> {
     let text = text.to_ascii_uppercase().replace("UTC", "Z");
-    let squeezed: String = text.trim().split_whitespace().collect::<Vec<_>>().join(" ");
+    let squeezed: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     squeezed.parse().or_else(|_| squeezed.replacen(' ', "T", 1).replace(' ', "").parse()).ok()
 }
 
@@ -220,11 +220,235 @@ fn month_number(name: &str) -> Option<i8> {
     ];
     let name = name.to_ascii_lowercase();
     let known = |month: &&str| month.starts_with(&name) || (name == "sept" && **month == *"september");
-    MONTHS.iter().position(|month| known(&month)).and_then(|index| i8::try_from(index + 1).ok())
+    MONTHS.iter().position(|month| known(month)).and_then(|index| i8::try_from(index + 1).ok())
 }
 
 /// A zone by its IANA name, from the database in the binary: a host without one must not lose a reset time.
 fn zone(name: &str) -> Option<TimeZone> {
     static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
     ZONES.get(name).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(now: &str) -> ZonedDateTime {
+        at_in(now, "UTC")
+    }
+
+    fn at_in(now: &str, host: &str) -> ZonedDateTime {
+        now.parse::<Timestamp>().unwrap().to_zoned_datetime(zone(host).unwrap())
+    }
+
+    fn reset(text: &str, now: &str) -> Option<String> {
+        parse(text, &at(now)).map(|at| at.to_string())
+    }
+
+    #[test]
+    fn known_wordings() {
+        for (text, now, expected) in [
+            // An epoch behind a bar, in seconds or milliseconds.
+            ("Claude AI usage limit reached|1753441200", "2025-07-25T07:40:00Z", "2025-07-25T11:00:00Z"),
+            ("Claude AI usage limit reached|1753441200000", "2025-07-25T07:40:00Z", "2025-07-25T11:00:00Z"),
+            // A clock time in a zone, with and without summer time.
+            (
+                "5-hour limit reached ∙ resets 3pm (Europe/London)",
+                "2026-07-01T10:00:00Z",
+                "2026-07-01T14:00:00Z",
+            ),
+            (
+                "5-hour limit reached ∙ resets 3pm (Europe/London)",
+                "2026-12-01T10:00:00Z",
+                "2026-12-01T15:00:00Z",
+            ),
+            (
+                "Your limit will reset at 3pm (America/Bogota).",
+                "2025-06-23T18:00:00Z",
+                "2025-06-23T20:00:00Z",
+            ),
+            (
+                "You've hit your limit · resets 1am (Europe/Oslo)",
+                "2026-01-04T22:30:00Z",
+                "2026-01-05T00:00:00Z",
+            ),
+            (
+                "You've hit your session limit - resets 11:20am (Europe/Zurich)",
+                "2026-08-01T06:00:00Z",
+                "2026-08-01T09:20:00Z",
+            ),
+            (
+                "You've hit your 5-hour limit · resets 9:45pm (UTC)",
+                "2026-11-30T20:00:00Z",
+                "2026-11-30T21:45:00Z",
+            ),
+            // Hours past: tomorrow's.
+            (
+                "Weekly limit reached · resets 10am (Asia/Seoul)",
+                "2025-12-01T04:32:00Z",
+                "2025-12-02T01:00:00Z",
+            ),
+            // With a date, without a year.
+            (
+                "Weekly limit reached · resets Dec 2, 7pm (Europe/Moscow) ·",
+                "2025-11-29T12:00:00Z",
+                "2025-12-02T16:00:00Z",
+            ),
+            (
+                "You've hit your weekly limit · resets Dec 3, 5:12pm (UTC)",
+                "2026-11-30T20:00:00Z",
+                "2026-12-03T17:12:00Z",
+            ),
+            ("Opus weekly limit reached ∙ resets Oct 24", "2025-10-20T09:00:00Z", "2025-10-24T00:00:00Z"),
+            ("resets Jan 2, 9am (America/New_York)", "2026-12-31T20:00:00Z", "2027-01-02T14:00:00Z"),
+            ("resets Feb 29, 9am", "2028-02-27T20:00:00Z", "2028-02-29T09:00:00Z"),
+            // Codex: in words, on the host's clock, with an ordinal.
+            ("or try again in 5 days 22 hours 11 minutes.", "2026-01-01T00:00:00Z", "2026-01-06T22:11:00Z"),
+            ("Try again in 11 seconds.", "2026-01-01T00:00:00Z", "2026-01-01T00:00:11Z"),
+            (
+                "or try again at 1:41 AM. Some(UsageLimitExceeded)",
+                "2026-06-09T22:00:00Z",
+                "2026-06-10T01:41:00Z",
+            ),
+            ("try again at Jun 11th, 2026 12:27 AM.", "2026-06-09T21:13:00Z", "2026-06-11T00:27:00Z"),
+            ("try again at Jul 5th, 2026 8:19 PM.", "2026-07-01T00:00:00Z", "2026-07-05T20:19:00Z"),
+            ("Please try again in 3.054s.", "2026-01-01T00:00:00Z", "2026-01-01T00:00:03.054Z"),
+            // Gemini, Google and others.
+            ("Your quota will reset after 8h44m7s.", "2026-01-01T00:00:00Z", "2026-01-01T08:44:07Z"),
+            (
+                "Your quota will reset after 5s.. Retrying after 6173ms...",
+                "2026-01-01T00:00:00Z",
+                "2026-01-01T00:00:05Z",
+            ),
+            (r#""retryDelay": "34.074824224s""#, "2026-01-01T00:00:00Z", "2026-01-01T00:00:34.074824224Z"),
+            (r#""retryDelay":"900ms""#, "2026-01-01T00:00:00Z", "2026-01-01T00:00:00.9Z"),
+            ("limit resets in 3 hours and 12 minutes", "2026-01-01T00:00:00Z", "2026-01-01T03:12:00Z"),
+            ("resets at 2026-01-01T05:00:00Z", "2026-01-01T00:00:00Z", "2026-01-01T05:00:00Z"),
+            ("resets at 2026-01-01 05:00:00+02:00", "2026-01-01T00:00:00Z", "2026-01-01T03:00:00Z"),
+            ("reset: 1767250800", "2026-01-01T00:00:00Z", "2026-01-01T07:00:00Z"),
+            ("Retry-After: Thu, 01 Jan 2026 07:28:00 GMT", "2026-01-01T00:00:00Z", "2026-01-01T07:28:00Z"),
+            ("blocked until 21:45 (UTC)", "2026-01-01T20:00:00Z", "2026-01-01T21:45:00Z"),
+        ] {
+            assert_eq!(reset(text, now).as_deref(), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_without_a_zone_are_on_the_hosts_clock() {
+        let now = at_in("2026-06-09T22:00:00Z", "America/New_York");
+        assert_eq!(parse("try again at 7:41 PM", &now).unwrap().to_string(), "2026-06-09T23:41:00Z");
+    }
+
+    #[test]
+    fn just_past_is_due_now_and_not_tomorrow() {
+        for (text, now) in [
+            ("resets 12:50am (America/Los_Angeles)", "2026-07-04T08:00:00Z"),
+            ("resets 10pm (UTC)", "2026-07-04T23:00:00Z"),
+            ("resets 11:50pm (UTC)", "2026-07-05T00:20:00Z"),
+            ("resets Jul 4, 9pm (UTC)", "2026-07-04T23:00:00Z"),
+            ("resets Dec 31, 11pm (UTC)", "2027-01-01T00:30:00Z"),
+            ("usage limit reached|1753441200", "2026-07-04T08:00:00Z"),
+            ("reset after 0s", "2026-07-04T08:00:00Z"),
+        ] {
+            let now = at(now);
+            assert_eq!(parse(text, &now), Some(now.timestamp()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_gives_nothing() {
+        for text in [
+            "",
+            "or wait for limits to reset (every 5h and every week.)",
+            "try again at 10 de jul. de 2026, 11:52.",
+            "2026-11-30T19:43:07.686587Z ERROR codex_core::tools::router: error=unsupported call",
+            "Retrying after 6173ms...",
+            "Retrying in 4 seconds… (attempt 4/10)",
+            "This request would exceed your account's rate limit. Please try again later.",
+            "resets 3pm (Mars/Olympus)",
+            "resets 13pm",
+            "resets 0am",
+            "resets 25:00",
+            "resets 7",
+            "resets Feb 30, 9am",
+            "resets Foo 3, 9am",
+            "reset the branch and try again in the morning",
+            "see lines 418-429",
+        ] {
+            assert_eq!(reset(text, "2026-06-09T21:13:00Z"), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn absurd_values_are_capped() {
+        for text in [
+            "try again in 99999 days",
+            "reset|9999999999",
+            "resets Jan 1, 2999 3pm",
+            "try again in 9e9 hours",
+        ] {
+            let now = at("2026-06-09T21:13:00Z");
+            if let Some(found) = parse(text, &now) {
+                assert!(found.duration_since(now.timestamp()) <= LONGEST, "{text}: {found}");
+            }
+        }
+        assert_eq!(epoch(f64::NAN), None);
+        assert_eq!(epoch(-5.0), None);
+        assert_eq!(epoch(1e300), None);
+    }
+
+    #[test]
+    fn retry_after_takes_seconds_and_the_three_dates() {
+        let now: Timestamp = "2026-10-21T07:26:00Z".parse().unwrap();
+        for (value, seconds) in [
+            ("120", Some(120)),
+            ("0", Some(0)),
+            ("Wed, 21 Oct 2026 07:28:00 GMT", Some(120)),
+            ("Wednesday, 21-Oct-26 07:28:00 GMT", Some(120)),
+            ("Wed Oct 21 07:28:00 2026", Some(120)),
+            ("Wed, 21 Oct 2015 07:28:00 GMT", Some(0)),
+            ("99999999999", Some(LONGEST.as_secs())),
+            ("99999999999999999999999", Some(LONGEST.as_secs())),
+            ("-3", None),
+            ("1.5", None),
+            ("1000abc", None),
+            ("", None),
+            ("Wed, 99 Foo", None),
+        ] {
+            let found = retry_after(value, now).map(|at| at.duration_since(now).as_secs());
+            assert_eq!(found, seconds, "{value:?}");
+        }
+    }
+
+    proptest! {
+        /// Whatever a provider prints: no panic, and never before now or beyond the longest wait.
+        #[test]
+        fn any_text_is_bounded(lead in "(resets |try again (at|in) |retry after |until |\\|)?", rest in "\\PC{0,40}", mixed in "[0-9a-zA-Z:., |()/-]{0,40}") {
+            let now = at("2026-06-09T21:13:00Z");
+            for text in [format!("{lead}{rest}"), format!("{lead}{mixed}")] {
+                if let Some(found) = parse(&text, &now) {
+                    prop_assert!(found >= now.timestamp());
+                    prop_assert!(found.duration_since(now.timestamp()) <= LONGEST);
+                }
+            }
+            let _ = retry_after(&rest, now.timestamp());
+        }
+
+        /// A stated duration is the sum of its parts.
+        #[test]
+        fn durations_add_up(days in 0u32..20, hours in 0u32..24, minutes in 0u32..60, seconds in 0u32..60) {
+            let now = at("2026-06-09T21:13:00Z");
+            let expected = i64::from(((days * 24 + hours) * 60 + minutes) * 60 + seconds);
+            for text in [
+                format!("try again in {days} days {hours} hours {minutes} minutes {seconds} seconds."),
+                format!("will reset after {days}d{hours}h{minutes}m{seconds}s."),
+                format!("resets in {days} days, {hours} hrs, {minutes} min and {seconds} sec"),
+            ] {
+                let found = parse(&text, &now).unwrap().duration_since(now.timestamp()).as_secs();
+                prop_assert_eq!(found, expected, "{}", text);
+            }
+        }
+    }
 }

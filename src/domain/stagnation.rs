@@ -60,7 +60,8 @@ impl Default for StagnationLimits {
 }
 
 impl StagnationLimits {
-    fn level(self, unchanged: u32) -> Level {
+    /// Where so many finished iterations in a row without a changed tree put a lane.
+    pub fn level(self, unchanged: u32) -> Level {
         let reached = |limit: u32| limit > 0 && unchanged >= limit;
         if reached(self.pause_after) {
             Level::Pause

@@ -67,6 +67,12 @@ pub struct Session {
     pub limits: Limits,
     /// The provider chain, primary first.
     pub chain: Vec<String>,
+    /// Settings of the command line.
+    #[serde(default)]
+    pub overrides: Vec<Override>,
+    /// `--agent`, in words.
+    #[serde(default)]
+    pub agent: Vec<String>,
     /// The one in use: an index into `chain`.
     pub active: usize,
     /// The iteration in progress, else the last finished one; 0 before the first.
@@ -203,6 +209,17 @@ pub enum WaitReason {
     Overloaded,
     /// The network is away.
     NetworkDown,
+}
+
+/// A setting of the command line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Override {
+    /// Its key.
+    pub key: String,
+    /// Its value, as typed.
+    pub value: String,
+    /// The option, for messages.
+    pub option: String,
 }
 
 /// What a session may use.
@@ -464,6 +481,8 @@ impl Session {
             spec: s.spec.clone(),
             limits: s.limits.clone(),
             chain: s.chain.clone(),
+            overrides: s.overrides.clone(),
+            agent: s.agent.clone(),
             active: 0,
             iteration: 0,
             finished: 0,
@@ -530,7 +549,9 @@ impl Session {
     fn apply(&mut self, event: &Event) {
         let now = event.time;
         match &event.body {
-            Body::SessionResumed { limits, chain, spec, mode, complexity, .. } => {
+            Body::SessionResumed { limits, chain, spec, mode, complexity, overrides, agent, .. } => {
+                self.overrides = overrides.clone();
+                self.agent = agent.clone();
                 if self.chain != *chain {
                     self.active = 0;
                     self.retries_here = 0;

@@ -1,17 +1,18 @@
 //! Disk: free bytes and inodes of every file system in use.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use ractor::RpcReplyPort;
 
 use super::session::SessionMsg;
 use super::slot::Slot;
+pub use crate::domain::disk::DiskLimits;
 
 /// What Disk receives.
 #[derive(Debug)]
 pub enum DiskMsg {
     /// A project: watch the file systems of these paths, and tell this Session when one runs full or has room again.
+    /// Said again with the same paths, and by the supervisor after a restart, it replaces the first.
     Watch {
         /// Paths on them.
         paths: Vec<PathBuf>,
@@ -28,22 +29,11 @@ pub enum DiskMsg {
     LookNow(RpcReplyPort<()>),
     /// Store: a write failed for want of space.
     WriteFailed,
+    /// Timer: whoever waits for a look has waited long enough.
+    Overdue,
     /// Itself: the blocking look is over.
     Looked(Box<crate::actors::disk::Seen>),
     /// Tests: die now.
     #[cfg(debug_assertions)]
     Crash,
-}
-
-/// When a file system counts as full.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct DiskLimits {
-    /// Fewer free bytes than this.
-    pub min_free: u64,
-    /// Fewer free inodes than this.
-    pub min_inodes: u64,
-    /// It has room again at this multiple of the limits.
-    pub resume_factor: f64,
-    /// How often to look.
-    pub interval: Duration,
 }

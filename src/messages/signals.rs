@@ -7,6 +7,8 @@ use ractor::RpcReplyPort;
 pub enum SignalsMsg {
     /// Watcher or timer: something may have changed, look.
     Hint,
+    /// Watcher: whether change notices come.
+    Notices(Notices),
     /// Itself: the blocking look is over.
     Looked(Box<crate::actors::signals::Found>),
     /// Itself: messages that were taken are committed (or could not be).
@@ -22,4 +24,15 @@ pub enum SignalsMsg {
     /// Tests: die now.
     #[cfg(debug_assertions)]
     Crash,
+}
+
+/// Whether changes of a project's signal files are told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notices {
+    /// Each change is followed by a hint.
+    Come,
+    /// Not for now: the Watcher is being restarted.
+    Paused,
+    /// Nothing is told, and why: they must be looked for.
+    None(String),
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ractor::rpc::CallResult;
-use ractor::{ActorRef, Message, RpcReplyPort};
+use ractor::{ActorRef, ActorStatus, Message, RpcReplyPort};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -57,6 +57,12 @@ impl<M: Message> Slot<M> {
     /// The present incarnation.
     pub fn get(&self) -> Option<ActorRef<M>> {
         self.0.borrow().clone()
+    }
+
+    /// Somebody is there, and is not about to end.
+    pub fn is_live(&self) -> bool {
+        let ends = |actor: &ActorRef<M>| matches!(actor.get_status(), ActorStatus::Stopping | ActorStatus::Stopped);
+        self.0.borrow().as_ref().is_some_and(|actor| !ends(actor))
     }
 
     /// Sends a hint. It is lost when nobody is there: whoever comes next looks for itself.

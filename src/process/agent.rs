@@ -47,7 +47,7 @@ fn become_agent(parent: u32, fds: &AgentFds) -> Result<std::convert::Infallible,
     sys::set_stdio(&reopen_read_only(&fds.stdin).map_err(setup)?, 0).map_err(setup)?;
     sys::set_stdio(&fds.stdout, 1).map_err(setup)?;
     sys::set_stdio(&fds.stderr, 2).map_err(setup)?;
-    sys::default_signals();
+    sys::unblock_signals();
 
     wait_for_go(&fds.go);
 

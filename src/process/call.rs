@@ -3,25 +3,23 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::pipe::{PipeFlags, pipe_with};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 use super::call_keeper::ORPHAN_GRACE;
 use super::error::{ProcessError, StartFailure};
+use super::link::{Heard, Link};
 use super::spec::CallSpec;
 use super::sweep::{Targets, sweep};
 use super::tree::{ProcessId, TreeUsage};
-use super::wire::{self, CallFds, Command, Report, Stage};
+use super::wire::{self, CallFds, Command};
 use crate::domain::outcome::Exit;
 
 /// Wanted size of the pipe for stdout: room for an agent to go on while we are busy. Pipes of this size for some
@@ -87,27 +85,6 @@ pub(super) enum Refused {
     /// Worth another try with a new keeper.
     KeeperGone,
     Failed(ProcessError),
-}
-
-/// The supervisor's end of a call's socket, and what has been heard on it.
-#[derive(Debug)]
-struct Link {
-    socket: AsyncFd<OwnedFd>,
-    heard: Mutex<Heard>,
-}
-
-#[derive(Debug, Default, Clone, Copy)]
-struct Heard {
-    /// The agent-to-be, and the call keeper's pid.
-    ready: Option<(ProcessId, u32)>,
-    failed: Option<(Stage, i32)>,
-    /// Raw wait status of the program.
-    exited: Option<i32>,
-    /// Strays, survivors.
-    ended: Option<(u32, u32)>,
-    cpu: Duration,
-    /// The call keeper is gone.
-    closed: bool,
 }
 
 // === impl Prepared ===
@@ -182,8 +159,7 @@ impl Call {
     /// Sends TERM to every process of the call now and KILL to what is left after `grace`; zero: KILL now.
     /// A second call can only shorten the time.
     pub fn terminate(&self, grace: Duration) {
-        // Fails only when the call keeper is gone, and with it the call.
-        let _ = wire::send(self.link.socket.as_fd(), Command::Terminate(grace).encode());
+        self.link.tell(Command::Terminate(grace));
     }
 
     /// Sends KILL to every process of the call now.
@@ -240,76 +216,6 @@ impl Call {
 
 fn count(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
-}
-
-// === impl Link ===
-
-impl Link {
-    fn new(socket: OwnedFd) -> io::Result<Self> {
-        // SAFETY: an OwnedFd is open and the same descriptor for as long as the AsyncFd owns it.
-        let socket = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }?;
-        Ok(Link { socket, heard: Mutex::default() })
-    }
-
-    /// Takes reports until one makes `enough` true, or there will be no more.
-    async fn hear_until(&self, enough: impl Fn(&Heard) -> bool) -> Heard {
-        loop {
-            let heard = self.hear();
-            if heard.closed || enough(&heard) {
-                return heard;
-            }
-            // Another task may take the report that we wait for: it is then in `heard`, and we are woken like it.
-            match self.socket.readable().await {
-                Ok(mut guard) => {
-                    let heard = self.hear();
-                    if heard.closed || enough(&heard) {
-                        return heard;
-                    }
-                    guard.clear_ready();
-                }
-                // The runtime is shutting down.
-                Err(_) => self.heard().closed = true,
-            }
-        }
-    }
-
-    /// Takes what there is without waiting.
-    fn hear(&self) -> Heard {
-        let mut heard = self.heard();
-        while !heard.closed {
-            match wire::receive(self.socket.as_fd()) {
-                Ok(Some(frame)) => heard.note(Report::decode(&frame)),
-                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => break,
-                Ok(None) | Err(_) => heard.closed = true,
-            }
-        }
-        *heard
-    }
-
-    fn heard(&self) -> MutexGuard<'_, Heard> {
-        // Nothing panics while it is held; if something did, the fields would still be whole.
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Heard {
-    fn note(&mut self, report: Option<Report>) {
-        match report {
-            Some(Report::Ready { agent, keeper }) => self.ready = Some((agent, keeper)),
-            Some(Report::Failed { stage, errno }) => self.failed = Some((stage, errno)),
-            Some(Report::Exited { status, cpu }) => {
-                self.exited = Some(status);
-                self.cpu = cpu;
-            }
-            Some(Report::Ended { status, cpu, strays, survivors }) => {
-                self.exited = Some(status);
-                self.cpu = cpu;
-                self.ended = Some((strays, survivors));
-            }
-            // Both ends are the same program: a frame that it does not know cannot come.
-            None => {}
-        }
-    }
 }
 
 // === parts of a call ===

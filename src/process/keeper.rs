@@ -72,6 +72,7 @@ impl Keeper {
         // Fails only for a process group leader; then the signals above are all that protects it.
         let _ = rustix::process::setsid();
         become_subreaper()?;
+        sys::drop_startup_pages();
         Ok(Keeper {
             control: Some(control),
             _lock: lock,

@@ -19,8 +19,11 @@
 //! | all of them | [`sweep()`] at the next start, by recorded [`ProcessId`] and by environment |
 //!
 //! Use: [`Keeper::prepare`] while the last call still runs, record [`Prepared::id`], [`Prepared::start`], give the
-//! [`Output`] to [`pump()`] on a blocking thread, and wait for [`Call::ended`]. Gates go the same way. Dropping a
-//! [`Prepared`] or a [`Call`] ends what it owns.
+//! [`Output`] to [`pump()`] on a blocking thread, wait for [`Call::ended`], then [`PumpStop::stop`]: whoever could
+//! have written is gone by then, so nothing is lost, and a stranger who holds the pipe holds nobody up. Gates go the
+//! same way. Dropping a [`Prepared`] or a [`Call`] ends what it owns.
+//!
+//! Needs Linux 5.4 or later with `/proc`.
 //!
 //! `main` must begin with `if process::is_keeper_invocation() { process::keeper_main() }`.
 
@@ -31,6 +34,7 @@ mod capture;
 mod error;
 mod keeper;
 mod lines;
+mod link;
 mod lock;
 mod log;
 mod output;
@@ -49,7 +53,9 @@ pub use keeper::{is_keeper_invocation, keeper_main};
 pub use lines::{LONG_LINE_HEAD, Line};
 pub use lock::wait_for_call_lock;
 pub use log::AttemptLog;
-pub use output::{Activity, LineSink, MAX_LINE, PumpStop, Pumped, RawLog, Stream, StreamEnd, pump};
+pub use output::{
+    Activity, LineSink, MAX_LINE, PumpStop, Pumped, RawLog, StopSignal, Stream, StreamEnd, pump,
+};
 pub use probe::{CAPTURE_LIMIT, CaptureError, Captured, run_capture};
 pub use spec::CallSpec;
 pub use supervisor::Keeper;

@@ -1,13 +1,13 @@
 //! The pump: from a call's two pipes to a sink of lines and a log, at memory speed and in flat memory.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::call::Output;
 use super::lines::{Line, Lines};
@@ -53,16 +53,24 @@ pub struct Activity {
     last_output: AtomicU64,
 }
 
-/// Ends a pump that would wait for an end of file that does not come, because an orphan holds the pipe.
-#[derive(Debug, Clone)]
-pub struct PumpStop(Arc<OwnedFd>);
+/// Ends a pump that would wait for an end of file that does not come, because a stranger holds the pipe. Dropping it
+/// does so too: keep it for as long as the call has something to say.
+#[derive(Debug)]
+pub struct PumpStop {
+    /// Its closing is the word.
+    _end: OwnedFd,
+}
+
+/// The pump's side of a [`PumpStop`].
+#[derive(Debug)]
+pub struct StopSignal(OwnedFd);
 
 /// How one stream ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamEnd {
     /// Everybody has closed it.
     EndOfFile,
-    /// [`PumpStop::stop`]: what was there has been read.
+    /// [`PumpStop`]: what was there has been read.
     Stopped,
     /// Reading failed with this `errno`.
     Failed(i32),
@@ -105,7 +113,7 @@ pub fn pump<'a>(
     sink: &'a mut dyn LineSink,
     log: Option<&'a mut dyn RawLog>,
     activity: &'a Activity,
-    stop: &PumpStop,
+    stop: &StopSignal,
 ) -> Pumped {
     let mut targets = Targets { sink, log, log_error: None, activity };
     let source = |stream, pipe| Source { stream, pipe, lines: Lines::new(max_line), end: None };
@@ -140,8 +148,8 @@ struct Ready {
 }
 
 /// Waits until a stream that has not ended has something, or a stop is asked for.
-fn wait(sources: &[Source; 2], stop: &PumpStop) -> Result<Ready, Errno> {
-    let mut fds = vec![PollFd::new(&*stop.0, PollFlags::IN)];
+fn wait(sources: &[Source; 2], stop: &StopSignal) -> Result<Ready, Errno> {
+    let mut fds = vec![PollFd::new(&stop.0, PollFlags::IN)];
     let open = || sources.iter().filter(|s| s.end.is_none());
     fds.extend(open().map(|s| PollFd::new(&s.pipe, PollFlags::IN)));
     rustix::io::retry_on_intr(|| rustix::event::poll(&mut fds, None))?;
@@ -261,14 +269,12 @@ impl Activity {
 // === impl PumpStop ===
 
 impl PumpStop {
-    /// Fails when there are no descriptors left.
-    pub fn new() -> io::Result<Self> {
-        Ok(PumpStop(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
+    /// For the owner of the call, and for its pump. Fails when there are no descriptors left.
+    pub fn pair() -> io::Result<(PumpStop, StopSignal)> {
+        let (signal, end) = pipe_with(PipeFlags::CLOEXEC)?;
+        Ok((PumpStop { _end: end }, StopSignal(signal)))
     }
 
-    /// Lets the pump read what is there and then end. May be called at any time, more than once.
-    pub fn stop(&self) {
-        // Fails only when the counter is full, which says the same.
-        let _ = rustix::io::write(self.0.as_fd(), &1_u64.to_ne_bytes());
-    }
+    /// Lets the pump read what is there and then end.
+    pub fn stop(self) {}
 }

@@ -1,7 +1,7 @@
 //! Short helper programs, such as a CLI asked for its version: run, capture, give up in time.
 
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -9,17 +9,20 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::process::{PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 
 use super::call::memory_file;
 use super::error::StartFailure;
 use super::spec::CallSpec;
-use super::tree;
+use super::tree::{self, Member};
 use super::wire::Stage;
 use crate::domain::outcome::Exit;
 
 /// How much of each stream is kept; the rest is read and dropped.
 pub const CAPTURE_LIMIT: usize = 1024 * 1024;
+
+/// How often to look for the end of a child that we have no handle of.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Reads of 16 KiB before the time is looked at again; more than a pipe holds, so that nothing is lost at the end.
 const READS: usize = 16;
@@ -86,8 +89,8 @@ pub fn run_capture(spec: &CallSpec, limit: Duration) -> Result<Captured, Capture
 
 struct Running {
     child: Child,
-    /// Readable when the child has ended.
-    handle: OwnedFd,
+    /// Readable when the child has ended; `None` where a sandbox gives no such handle.
+    handle: Option<OwnedFd>,
     streams: [Captor; 2],
 }
 
@@ -114,33 +117,20 @@ impl Running {
             .spawn()
             .map_err(|e| failed(stage_of(&program, &e), e))?;
         let streams = [child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from)];
-        let prepared = streams.iter().flatten().try_for_each(|p| rustix::io::ioctl_fionbio(p, true));
-        let handle = prepared.and_then(|()| {
-            let pid = tree::raw_pid(child.id()).ok_or(rustix::io::Errno::SRCH)?;
-            pidfd_open(pid, PidfdFlags::empty())
-        });
-        match handle {
-            Ok(handle) => {
-                let streams = streams.map(|pipe| Captor { pipe, kept: Vec::new() });
-                Ok(Running { child, handle, streams })
-            }
-            Err(e) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                Err(failed(Stage::Setup, e.into()))
-            }
-        }
+        let handle = tree::raw_pid(child.id()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let streams = streams.map(|pipe| Captor { pipe, kept: Vec::new() });
+        Ok(Running { child, handle, streams })
     }
 
     /// `false` when the time is over.
     fn read_until_exit(&mut self, deadline: Instant) -> std::io::Result<bool> {
+        for pipe in self.streams.iter().filter_map(|s| s.pipe.as_ref()) {
+            rustix::io::ioctl_fionbio(pipe, true)?;
+        }
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let exited = match self.wait(left) {
-                Ok(exited) => exited,
-                Err(rustix::io::Errno::INTR) => continue,
-                Err(e) => return Err(e.into()),
-            };
+            self.wait(left)?;
+            let exited = self.child.try_wait()?.is_some();
             // After the exit this reads what is in the pipes, not until an orphan closes them.
             for stream in &mut self.streams {
                 stream.read()?;
@@ -151,19 +141,34 @@ impl Running {
         }
     }
 
-    /// Whether the child has ended.
-    fn wait(&self, left: Duration) -> Result<bool, rustix::io::Errno> {
-        let pipes = self.streams.iter().filter_map(|s| s.pipe.as_ref().map(AsFd::as_fd));
-        let all: Vec<BorrowedFd<'_>> = [self.handle.as_fd()].into_iter().chain(pipes).collect();
-        let mut fds: Vec<PollFd<'_>> = all.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
-        rustix::event::poll(&mut fds, left.try_into().ok().as_ref())?;
-        Ok(fds.first().is_some_and(|fd| !fd.revents().is_empty()))
+    /// Waits until there is something to read, the child has ended, or it is time to look.
+    fn wait(&self, left: Duration) -> std::io::Result<()> {
+        let left = if self.handle.is_some() { left } else { left.min(LOOK) };
+        let pipes = self.streams.iter().filter_map(|s| s.pipe.as_ref());
+        let mut fds: Vec<PollFd<'_>> =
+            pipes.chain(&self.handle).map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+        match rustix::event::poll(&mut fds, left.try_into().ok().as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
     }
 
+    /// Without a reaper for its orphans the tree must be caught in one go: it is stopped from the top down, so that
+    /// nobody in it can fork any more (`fork` fails once a signal is pending), and then killed from the bottom up, so
+    /// that nobody becomes an orphan before its turn.
     fn kill_tree(&mut self) {
         let root = self.child.id();
-        // Children before their parents: an orphan would move out of the tree.
-        for member in tree::descendants(root).into_iter().rev() {
+        if let Some(pid) = tree::raw_pid(root) {
+            let _ = kill_process(pid, Signal::STOP);
+        }
+        let mut members: Vec<Member> = tree::children_of(root);
+        let mut next = 0;
+        while let Some(member) = members.get(next).copied() {
+            tree::signal_member(root, member, Signal::STOP);
+            members.extend(tree::children_of(member.pid));
+            next += 1;
+        }
+        for member in members.into_iter().rev() {
             tree::signal_member(root, member, Signal::KILL);
         }
         if let Some(group) = tree::raw_pid(root) {

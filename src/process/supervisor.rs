@@ -73,7 +73,7 @@ impl Keeper {
 
     /// The keeper process; `None` when it is gone. For the record of what may have to be swept after a crash.
     pub fn id(&self) -> Option<ProcessId> {
-        ProcessId::of(self.lock().process.as_ref()?.id())
+        ProcessId::of(self.lock().process.as_ref()?.id()).filter(|id| id.is_alive())
     }
 
     /// Puts a new keeper in the place of the dead one, unless somebody else has done so.

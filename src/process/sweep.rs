@@ -23,6 +23,7 @@ pub struct Targets {
     /// Recorded processes. A later process with the same pid is never touched.
     pub processes: Vec<ProcessId>,
     /// `KEY=VALUE` entries. A process is a target when its environment has **all** of them; with none, nobody is.
+    /// Name the dead session among them: the project alone may also stand in a person's own shell.
     pub markers: Vec<OsString>,
 }
 

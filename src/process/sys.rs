@@ -78,38 +78,33 @@ pub(super) fn kill(pid: u32, signal: c_int) {
     }
 }
 
-/// Makes a long-lived keeper deaf to what a terminal or a service manager sends, blocks every other signal, and
-/// returns a descriptor that is readable when a child has ended.
+/// Makes a keeper deaf to what a terminal or a service manager sends, and returns a descriptor that is readable when
+/// a child has ended.
+///
+/// Every signal is blocked, none is ignored: so an agent-to-be that has just been forked cannot miss a TERM (it is
+/// delivered once unblocked), and programs find the default actions.
 pub(super) fn keeper_signals() -> io::Result<OwnedFd> {
-    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGPIPE, libc::SIGTSTP] {
-        set_disposition(signal, libc::SIG_IGN);
-    }
-    // A disposition of "ignore", inherited from whoever started the supervisor, would reap children behind us.
-    set_disposition(libc::SIGCHLD, libc::SIG_DFL);
     // SAFETY: sigset_t is plain data that sigfillset initialises.
     let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `all` is a live local.
-    unsafe { libc::sigfillset(&raw mut all) };
-    // SAFETY: `all` is initialised; the old set is not asked for.
-    unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut()) };
-    child_signal_fd()
-}
-
-/// A non-blocking descriptor that is readable when SIGCHLD is pending for this process.
-fn child_signal_fd() -> io::Result<OwnedFd> {
+    // SAFETY: `all` is a live local, initialised by the first call; the old mask is not asked for.
+    unsafe {
+        libc::sigfillset(&raw mut all);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
+    }
+    default_actions();
     // SAFETY: sigset_t is plain data that sigemptyset initialises.
-    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `set` is a live local; the flags are constants of this call.
+    let mut child: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `child` is a live local; the flags are constants of this call.
     let fd = unsafe {
-        libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, libc::SIGCHLD);
-        libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+        libc::sigemptyset(&raw mut child);
+        libc::sigaddset(&raw mut child, libc::SIGCHLD);
+        libc::signalfd(-1, &raw const child, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
     };
     owned(fd)
 }
 
-/// Gives every signal its default action and unblocks all of them, as a program expects to find them.
-pub(super) fn default_signals() {
+/// Gives every signal its default action, whatever was inherited or set by the runtime.
+fn default_actions() {
     // The kernel's `struct sigaction` with everything zero: SIG_DFL, no flags, no mask. The C library's function
     // refuses its own two signals (32 and 33), which may be inherited as ignored like any other.
     let default = [0_u64; 4];
@@ -121,18 +116,17 @@ pub(super) fn default_signals() {
             libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), no_old, size_of::<u64>());
         }
     }
+}
+
+/// Unblocks every signal, as a program expects to find them.
+pub(super) fn unblock_signals() {
     // SAFETY: sigset_t is plain data that sigemptyset initialises.
     let mut none: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `none` is a live local, initialised by the first call.
+    // SAFETY: `none` is a live local, initialised by the first call; the old mask is not asked for.
     unsafe {
         libc::sigemptyset(&raw mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
     }
-}
-
-fn set_disposition(signal: c_int, action: libc::sighandler_t) {
-    // SAFETY: only SIG_IGN and SIG_DFL are passed: no handler can run. KILL, STOP and glibc's own two are refused.
-    unsafe { libc::signal(signal, action) };
 }
 
 /// Makes `fd` also the standard descriptor `target` (0, 1 or 2), which stays open across `execve`.
@@ -167,6 +161,38 @@ pub(super) fn exec(path: &CString, argv: &[CString], env: &[CString]) -> io::Err
 
 fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
+}
+
+/// Gives back the pages of this program's file that were read only to start it (relocations above all). They come
+/// back from the page cache where they are needed again.
+pub(super) fn drop_startup_pages() {
+    // SAFETY: the callback has the type that is asked for and ignores its data.
+    unsafe { libc::dl_iterate_phdr(Some(drop_read_only), std::ptr::null_mut()) };
+}
+
+/// Called for the program itself, which comes first; what it returns ends the walk before the libraries.
+unsafe extern "C" fn drop_read_only(
+    info: *mut libc::dl_phdr_info,
+    _: libc::size_t,
+    _: *mut libc::c_void,
+) -> c_int {
+    // SAFETY: dl_iterate_phdr passes a valid pointer.
+    let info = unsafe { &*info };
+    // SAFETY: the loader's program headers are an array of this length, there as long as the program is.
+    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+    let page = rustix::param::page_size() as u64;
+    for header in headers.iter().filter(|h| h.p_type == libc::PT_LOAD && h.p_flags & libc::PF_W == 0) {
+        // Whole pages of this segment alone: those at its ends may be shared with a writable one.
+        let start = (info.dlpi_addr + header.p_vaddr).next_multiple_of(page);
+        let end = (info.dlpi_addr + header.p_vaddr + header.p_memsz) / page * page;
+        if let Ok(length) = usize::try_from(end.saturating_sub(start)) {
+            let start = std::ptr::with_exposed_provenance_mut(start as usize);
+            // SAFETY: these pages map the program's file without ever having been writable, so none differs from the
+            // file, from which it is read again at the next access.
+            unsafe { libc::madvise(start, length, libc::MADV_DONTNEED) };
+        }
+    }
+    1
 }
 
 /// Ends this process at once: no destructors, no flushing of buffers shared with the parent.

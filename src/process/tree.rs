@@ -5,7 +5,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
 /// A process that cannot be mistaken for a later one with the same pid.
@@ -172,9 +173,16 @@ pub(super) fn all_pids() -> impl Iterator<Item = u32> {
 /// and used only if the pid is in that tree afterwards.
 pub(super) fn signal_member(root: u32, member: Member, signal: Signal) -> bool {
     let Some(pid) = raw_pid(member.pid) else { return false };
-    let Ok(fd) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
-    let still_there = Stat::read(member.pid).is_some_and(|s| s.parent == member.parent || s.parent == root);
-    still_there && pidfd_send_signal(fd, signal).is_ok()
+    let handle = pidfd_open(pid, PidfdFlags::empty());
+    if !Stat::read(member.pid).is_some_and(|s| s.parent == member.parent || s.parent == root) {
+        return false;
+    }
+    match handle {
+        Ok(handle) => pidfd_send_signal(handle, signal).is_ok(),
+        // A sandbox that does not let us: between the look and the signal the pid would have to be reused.
+        Err(Errno::NOSYS | Errno::PERM) => kill_process(pid, signal).is_ok(),
+        Err(_) => false,
+    }
 }
 
 pub(super) fn raw_pid(pid: u32) -> Option<Pid> {

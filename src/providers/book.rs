@@ -97,4 +97,9 @@ impl Definition {
     pub fn in_process(&self) -> bool {
         self.output == OutputFormat::Rehearsal
     }
+
+    /// What a call costs is known: the provider says it, or its prices are known.
+    pub fn tells_cost(&self) -> bool {
+        matches!(self.output, OutputFormat::ClaudeStreamJson | OutputFormat::Rehearsal) || !self.prices.is_empty()
+    }
 }

@@ -11,6 +11,7 @@ use jiff::{Timestamp, ZonedDateTime};
 use super::call::{CallEnd, OurReason, StartFailure};
 use super::decode::{ErrorEvent, LimitNotice, Terminal, Transcript, cut};
 use super::definition::{Definition, OutcomeKind, Rule, Where};
+use crate::domain::claim::Claim;
 use crate::domain::outcome::{AccountScope, Evidence, Exit, Outcome, Verdict};
 use crate::domain::reset_time;
 
@@ -52,6 +53,7 @@ struct Case<'a> {
 /// A cause that fits.
 struct Candidate<'a> {
     kind: OutcomeKind,
+    weak: bool,
     rule: String,
     scope: AccountScope,
     source: &'static str,
@@ -61,8 +63,14 @@ struct Candidate<'a> {
 /// Longest evidence text, in bytes.
 const EVIDENCE_MAX: usize = 500;
 
-/// Lines of a stream's end that count as its last lines.
-const LAST_LINES: usize = 24;
+/// Lines of stderr's end that count as its last lines.
+const LAST_OF_STDERR: usize = 24;
+
+/// Lines of stdout's end that count as its last lines: of text, most of it is the agent's prose.
+const LAST_OF_STDOUT: usize = 4;
+
+/// A program's own message starts a line of text, after a glyph and «Error: » at most; prose may quote one later.
+const LINE_START: usize = 16;
 
 /// A longer answer is never an error message in disguise.
 const DISGUISED_MAX: usize = 600;
@@ -101,7 +109,11 @@ impl<'a> Case<'a> {
         } else {
             let denied = transcript.denied.clone();
             (
-                Outcome::Completed { changed: self.changed, claims_done: transcript.claims.done, denied },
+                Outcome::Completed {
+                    changed: self.changed,
+                    claims_done: transcript.reading.claim == Some(Claim::Done),
+                    denied,
+                },
                 rule.to_owned(),
             )
         };
@@ -221,11 +233,10 @@ impl<'a> Case<'a> {
 
     /// The failure that it had reported as an event when its output ended.
     fn error_event(&self) -> Option<Verdict> {
-        if self.exit.success() {
-            return None;
-        }
-        let of_event =
-            self.transcript.pending_error.iter().flat_map(|e| self.error(e, Where::ErrorEvent, "event"));
+        // A retry notice is progress: it explains a failed end, not one that claims success.
+        let reported =
+            self.transcript.pending_error.iter().filter(|error| !error.retrying || !self.exit.success());
+        let of_event = reported.flat_map(|error| self.error(error, Where::ErrorEvent, "event"));
         let of_limit = self.transcript.limit.iter().map(|notice| self.limit(notice));
         self.decide(of_event.chain(of_limit))
     }
@@ -256,7 +267,8 @@ impl<'a> Case<'a> {
         // Of a JSON format these are the CLI's own words, wherever they stood; of text they may be anybody's.
         let from = match self.transcript.format.has_terminal_event() {
             true => 0,
-            false => lines.len().saturating_sub(LAST_LINES),
+            false if place == Where::Stdout => lines.len().saturating_sub(LAST_OF_STDOUT),
+            false => lines.len().saturating_sub(LAST_OF_STDERR),
         };
         // The last of equals is the freshest.
         self.decide(self.matches(place, source, lines[from..].iter().rev().map(String::as_str)))
@@ -292,23 +304,23 @@ impl<'a> Case<'a> {
         verdict(outcome, scope, source, line, rule.to_owned())
     }
 
-    /// Causes that fit a structured error: by its kinds, its words, its status, and a limit notice before it.
+    /// Causes that fit a structured error: its kinds, its status, a limit notice before it, then its words; of
+    /// equally specific ones the first counts.
     fn error(&self, error: &'a ErrorEvent, place: Where, source: &'static str) -> Vec<Candidate<'a>> {
-        let mut found: Vec<_> = self.matches(place, source, [error.message.as_str()]).collect();
-        let told = if error.message.is_empty() {
-            error.kinds.first().map_or("", String::as_str)
-        } else {
-            &error.message
+        let told = match error.message.as_str() {
+            "" => error.kinds.first().map_or("", String::as_str),
+            message => message,
         };
-        for mut candidate in self.matches(Where::Kind, source, error.kinds.iter().map(String::as_str)) {
-            candidate.text = told;
-            found.push(candidate);
+        let of_kind = self.matches(Where::Kind, source, error.kinds.iter().map(String::as_str));
+        let mut found: Vec<_> = of_kind.map(|candidate| Candidate { text: told, ..candidate }).collect();
+        if let Some((status, kind)) = error.status.and_then(|status| Some((status, status_outcome(status)?)))
+        {
+            let rule = format!("http.{status}");
+            found.push(Candidate { kind, weak: false, rule, scope: kind.scope(), source, text: told });
         }
-        if let Some(kind) = error.status.and_then(status_outcome) {
-            let rule = format!("http.{}", error.status.unwrap_or_default());
-            found.push(Candidate { kind, rule, scope: kind.scope(), source, text: told });
-        }
-        found.extend(self.transcript.limit.iter().map(|notice| self.limit(notice)));
+        let of_limit = self.transcript.limit.iter().map(|notice| self.limit(notice));
+        found.extend(of_limit.map(|candidate| Candidate { text: told, ..candidate }));
+        found.extend(self.matches(place, source, [error.message.as_str()]));
         found
     }
 
@@ -320,6 +332,7 @@ impl<'a> Case<'a> {
         let scope = if of_model { AccountScope::Model } else { AccountScope::Account };
         Candidate {
             kind,
+            weak: false,
             rule: format!("{}.limit_event.rejected", self.definition.name),
             scope,
             source: "event",
@@ -334,12 +347,18 @@ impl<'a> Case<'a> {
         texts: impl IntoIterator<Item = &'a str> + 'b,
     ) -> impl Iterator<Item = Candidate<'a>> + 'b {
         let rules = &self.definition.rules;
+        let prose = place == Where::Stdout && !self.transcript.format.has_terminal_event();
         texts.into_iter().flat_map(move |text| {
-            let fits =
-                move |rule: &&Rule| rule.places.contains(&place) && rule.pattern.is_match(text.as_bytes());
+            let fits = move |rule: &&Rule| {
+                rule.places.contains(place)
+                    && match prose {
+                        true => rule.pattern.matches_early(text, LINE_START),
+                        false => rule.pattern.is_match(text),
+                    }
+            };
             rules.iter().filter(fits).map(move |rule| {
                 let scope = rule.scope.unwrap_or(rule.outcome.scope());
-                Candidate { kind: rule.outcome, rule: rule.id.clone(), scope, source, text }
+                Candidate { kind: rule.outcome, weak: rule.weak, rule: rule.id.clone(), scope, source, text }
             })
         })
     }
@@ -348,11 +367,11 @@ impl<'a> Case<'a> {
     fn decide(&self, candidates: impl IntoIterator<Item = Candidate<'a>>) -> Option<Verdict> {
         let mut best: Option<Candidate<'_>> = None;
         for candidate in candidates {
-            if best.as_ref().is_none_or(|best| candidate.kind.rank() > best.kind.rank()) {
+            if best.as_ref().is_none_or(|best| candidate.beats(best)) {
                 best = Some(candidate);
             }
         }
-        let Candidate { kind, rule, scope, source, text } = best?;
+        let Candidate { kind, rule, scope, source, text, .. } = best?;
         let outcome = kind.outcome(self.until(kind, text), self.code(), cut(text, EVIDENCE_MAX));
         Some(verdict(outcome, scope, source, text, rule))
     }
@@ -387,6 +406,15 @@ impl<'a> Case<'a> {
     }
 }
 
+// === impl Candidate ===
+
+impl Candidate<'_> {
+    fn beats(&self, other: &Self) -> bool {
+        (!self.weak, self.kind.rank()) > (!other.weak, other.kind.rank())
+    }
+}
+
+/// The verdict on a call whose program never ran.
 pub fn not_started(failure: &StartFailure, ended_by: Option<OurReason>) -> Verdict {
     let text = failure.to_string();
     if ended_by == Some(OurReason::Stop) {

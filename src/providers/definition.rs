@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use regex::bytes::Regex;
+use regex::bytes::{Regex, RegexBuilder};
 use serde::Deserialize;
 
 use crate::domain::outcome::{AccountScope, Outcome, Usage};
@@ -42,8 +42,10 @@ pub struct Definition {
     pub exit_code_is_evidence: bool,
     /// Exit codes with a meaning of their own, used when nothing better is known.
     pub exit_codes: BTreeMap<i32, OutcomeKind>,
-    /// Known wordings and fields, in the file's order.
+    /// Known wordings and fields, in the file's order; then those of `rules_from`.
     pub rules: Vec<Rule>,
+    /// Providers whose rules hold here, too: a text agent mostly passes on what one of them said.
+    pub rules_from: Vec<String>,
     /// List prices by model, for providers that tell no cost.
     pub prices: BTreeMap<String, Price>,
     /// Time limits that fit this CLI, where they differ from the configured ones.
@@ -51,7 +53,8 @@ pub struct Definition {
 }
 
 /// One argument of the template.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub enum Arg {
     /// Passed as it is.
     Text(String),
@@ -129,16 +132,23 @@ pub struct EnvRules {
 }
 
 /// Name of an environment variable; a trailing `*` matches any rest.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
 pub struct NamePattern(String);
 
+/// A regular expression: ASCII, without regard to case, `.` is one byte.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Pattern(Regex);
+
 /// How to ask a CLI for its version, and which ones are known to work.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct VersionProbe {
     /// Arguments after the program.
     pub args: Vec<String>,
     /// Finds the version in what it prints; group 1, else the whole match.
-    pub pattern: Regex,
+    pub pattern: Pattern,
     /// Oldest version that works.
     pub min: Option<Version>,
     /// First version that is not known to work.
@@ -148,7 +158,8 @@ pub struct VersionProbe {
 }
 
 /// A dotted version number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Version(pub [u64; 3]);
 
 /// What a version probe found.
@@ -165,23 +176,34 @@ pub enum VersionCheck {
 }
 
 /// A known wording or field value.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Rule {
     /// Stable id, for example `claude.text.usage_limit`.
     pub id: String,
     /// What it means.
     pub outcome: OutcomeKind,
-    /// Where it is looked for; never empty.
-    pub places: Vec<Where>,
-    /// ASCII, without regard to case.
-    pub pattern: Regex,
+    /// Where it is looked for.
+    #[serde(rename = "where")]
+    pub places: Places,
+    /// What it looks like.
+    pub pattern: Pattern,
     /// What the limit applies to, where the outcome's usual scope is wrong.
     pub scope: Option<AccountScope>,
+    /// A guess: counts only when nothing else fits.
+    #[serde(default)]
+    pub weak: bool,
     /// The stored conversation is of no use any more: the next attempt starts a fresh one.
+    #[serde(default)]
     pub drop_conversation: bool,
 }
 
-/// Where a rule looks.
+/// Where a rule looks: at least one place.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Vec<Where>")]
+pub struct Places(Vec<Where>);
+
+/// One place where a rule looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Where {
@@ -255,7 +277,8 @@ pub struct Price {
     pub cache_write: Option<f64>,
 }
 
-/// Time limits of one call. `None`: the configured one.
+/// Time limits that fit a CLI's habits. They stand in for the built-in defaults, never for what a user has
+/// configured. `None`: the default is fine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Limits {
     /// To the first output.
@@ -315,6 +338,86 @@ impl OutputFormat {
     }
 }
 
+// === impl Arg ===
+
+impl Arg {
+    /// The places as they are written.
+    const PLACES: [(&str, Place); 5] = [
+        ("{model}", Place::Model),
+        ("{resume}", Place::Resume),
+        ("{max_turns}", Place::MaxTurns),
+        ("{max_budget_usd}", Place::MaxBudgetUsd),
+        ("{prompt}", Place::Prompt),
+    ];
+}
+
+impl TryFrom<String> for Arg {
+    type Error = String;
+
+    fn try_from(written: String) -> Result<Self, String> {
+        if let Some((_, place)) = Arg::PLACES.iter().find(|(place, _)| *place == written) {
+            return Ok(Arg::Place(*place));
+        }
+        // A mistyped place must not reach the program as an argument.
+        let inner = written.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+        if inner.is_some_and(|name| name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')) {
+            let known = Arg::PLACES.map(|(written, _)| written).join(" ");
+            return Err(format!("`{written}` is no known place; known are {known}"));
+        }
+        Ok(Arg::Text(written))
+    }
+}
+
+// === impl Pattern ===
+
+impl Pattern {
+    /// Whether it is found in `text`.
+    pub fn is_match(&self, text: &str) -> bool {
+        self.0.is_match(text.as_bytes())
+    }
+
+    /// Whether it is found within the first `bytes` bytes of `text`.
+    pub fn matches_early(&self, text: &str, bytes: usize) -> bool {
+        self.0.find(text.as_bytes()).is_some_and(|found| found.start() <= bytes)
+    }
+
+    /// Group 1 of the first match, else the whole match.
+    pub fn find<'t>(&self, text: &'t str) -> Option<&'t str> {
+        let captures = self.0.captures(text.as_bytes())?;
+        text.get(captures.get(1).or(captures.get(0))?.range())
+    }
+}
+
+impl TryFrom<String> for Pattern {
+    type Error = String;
+
+    fn try_from(written: String) -> Result<Self, String> {
+        if !written.is_ascii() {
+            return Err("the pattern must be ASCII; write `.+` where other characters stand".to_owned());
+        }
+        let compiled =
+            RegexBuilder::new(&written).unicode(false).case_insensitive(true).size_limit(1 << 20).build();
+        compiled.map(Pattern).map_err(|e| format!("not a regular expression: {e}"))
+    }
+}
+
+// === impl Places ===
+
+impl Places {
+    /// Whether `place` is one of them.
+    pub fn contains(&self, place: Where) -> bool {
+        self.0.contains(&place)
+    }
+}
+
+impl TryFrom<Vec<Where>> for Places {
+    type Error = &'static str;
+
+    fn try_from(places: Vec<Where>) -> Result<Self, Self::Error> {
+        if places.is_empty() { Err("a rule looks in at least one place") } else { Ok(Places(places)) }
+    }
+}
+
 // === impl NamePattern ===
 
 impl NamePattern {
@@ -337,9 +440,7 @@ impl NamePattern {
 impl VersionProbe {
     /// Judges what the probe printed.
     pub fn read(&self, output: &str) -> VersionCheck {
-        let found =
-            self.pattern.captures(output.as_bytes()).and_then(|captures| captures.get(1).or(captures.get(0)));
-        let version = found.and_then(|m| std::str::from_utf8(m.as_bytes()).ok()).and_then(Version::parse);
+        let version = self.pattern.find(output).and_then(Version::parse);
         match version {
             None => VersionCheck::Unreadable,
             Some(version) if self.min.is_some_and(|min| version < min) => VersionCheck::TooOld(version),
@@ -363,6 +464,14 @@ impl Version {
             *number = part[..digits].parse().ok()?;
         }
         Some(Version(numbers))
+    }
+}
+
+impl TryFrom<String> for Version {
+    type Error = String;
+
+    fn try_from(written: String) -> Result<Self, String> {
+        Version::parse(&written).ok_or_else(|| format!("`{written}` is no version"))
     }
 }
 

@@ -9,6 +9,10 @@
 
 pub mod book;
 pub mod call;
+#[cfg(test)]
+mod captures;
+#[cfg(test)]
+mod cases;
 pub mod classify;
 pub mod command_line;
 pub mod decode;

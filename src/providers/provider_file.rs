@@ -4,19 +4,15 @@
 //! [`Layer::over`] puts one on top of another and [`Layer::check`] turns the result into a [`Definition`].
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use regex::bytes::{Regex, RegexBuilder};
 use serde::Deserialize;
-use toml::Spanned;
 
 use super::definition::{
     Arg, Definition, EnvRules, Flags, Limits, NamePattern, OutcomeKind, OutputFormat, Place, Price, PromptBy,
-    Rule, Version, VersionProbe, Where,
+    Rule, VersionProbe,
 };
-use crate::domain::outcome::AccountScope;
 
 /// Why a provider file cannot be used; reads after "failed to load a provider: ".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +31,9 @@ pub struct FileError {
 /// One file, or several put on top of each other.
 #[derive(Debug, Clone)]
 pub struct Layer {
+    /// The uppermost file and its text, for errors.
     file: PathBuf,
+    text: String,
     keys: Keys,
 }
 
@@ -46,7 +44,7 @@ struct Keys {
     name: Option<String>,
     title: Option<String>,
     program: Option<String>,
-    args: Option<Spanned<Vec<String>>>,
+    args: Option<Vec<Arg>>,
     prompt: Option<PromptBy>,
     output: Option<OutputFormat>,
     install: Option<String>,
@@ -57,15 +55,16 @@ struct Keys {
     flags: FlagKeys,
     #[serde(default)]
     env: EnvKeys,
-    version: Option<VersionKeys>,
+    version: Option<VersionProbe>,
     #[serde(default)]
     limits: LimitKeys,
     #[serde(default)]
-    exit_codes: BTreeMap<Spanned<String>, OutcomeKind>,
+    exit_codes: BTreeMap<ExitCode, OutcomeKind>,
     #[serde(default)]
     prices: BTreeMap<String, Price>,
     #[serde(default)]
-    rules: Vec<RuleKeys>,
+    rules: Vec<Rule>,
+    rules_from: Option<Vec<String>>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -87,18 +86,8 @@ struct EnvKeys {
     set_as_root: BTreeMap<String, String>,
     #[serde(default)]
     set_default: BTreeMap<String, String>,
-    keys: Option<Vec<String>>,
-    remove: Option<Vec<String>>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct VersionKeys {
-    args: Vec<String>,
-    pattern: Spanned<String>,
-    min: Option<Spanned<String>>,
-    below: Option<Spanned<String>>,
-    tested: Option<Spanned<String>>,
+    keys: Option<Vec<NamePattern>>,
+    remove: Option<Vec<NamePattern>>,
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
@@ -110,66 +99,21 @@ struct LimitKeys {
     linger_seconds: Option<u64>,
 }
 
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RuleKeys {
-    id: String,
-    outcome: OutcomeKind,
-    #[serde(rename = "where")]
-    places: Spanned<Vec<Where>>,
-    pattern: Spanned<String>,
-    scope: Option<AccountScope>,
-    #[serde(default)]
-    drop_conversation: bool,
-}
-
-/// The places of an argument template as they are written.
-const PLACES: [(&str, Place); 5] = [
-    ("{model}", Place::Model),
-    ("{resume}", Place::Resume),
-    ("{max_turns}", Place::MaxTurns),
-    ("{max_budget_usd}", Place::MaxBudgetUsd),
-    ("{prompt}", Place::Prompt),
-];
+/// A key of `[exit_codes]`: TOML's keys are strings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+struct ExitCode(i32);
 
 // === impl Layer ===
 
 impl Layer {
-    /// Reads one file's text. What can be judged without the layers below is judged here, where the line is
-    /// known.
+    /// Reads one file's text.
     pub fn parse(file: &Path, text: &str) -> Result<Self, FileError> {
-        let at = |span: Option<Range<usize>>, problem: String| {
-            let (line, key) = locate(text, span.map_or(0, |span| span.start));
-            FileError { file: file.to_owned(), line, key, problem }
-        };
-        let keys: Keys = toml::from_str(text).map_err(|e| at(e.span(), e.message().to_owned()))?;
-
-        if let Some(args) = &keys.args
-            && let Some(odd) = args.get_ref().iter().find(|arg| is_odd_place(arg))
-        {
-            let known = PLACES.map(|(written, _)| written).join(" ");
-            return Err(at(Some(args.span()), format!("`{odd}` is no known place; known are {known}")));
-        }
-        for code in keys.exit_codes.keys() {
-            if code.get_ref().parse::<i32>().is_err() {
-                return Err(at(Some(code.span()), format!("`{}` is no exit code", code.get_ref())));
-            }
-        }
-        if let Some(version) = &keys.version {
-            compile(version.pattern.get_ref()).map_err(|e| at(Some(version.pattern.span()), e))?;
-            for written in [&version.min, &version.below, &version.tested].into_iter().flatten() {
-                if Version::parse(written.get_ref()).is_none() {
-                    return Err(at(Some(written.span()), format!("`{}` is no version", written.get_ref())));
-                }
-            }
-        }
-        for rule in &keys.rules {
-            compile(rule.pattern.get_ref()).map_err(|e| at(Some(rule.pattern.span()), e))?;
-            if rule.places.get_ref().is_empty() {
-                return Err(at(Some(rule.places.span()), "must name at least one place".to_owned()));
-            }
-        }
-        Ok(Layer { file: file.to_owned(), keys })
+        let keys = toml::from_str(text).map_err(|e| {
+            let (line, key) = locate(text, e.span().map_or(0, |span| span.start));
+            FileError { file: file.to_owned(), line, key, problem: with_suggestion(e.message()) }
+        })?;
+        Ok(Layer { file: file.to_owned(), text: text.to_owned(), keys })
     }
 
     /// This layer on top of `below`: single keys and lists replace, tables merge key by key, rules with the id of
@@ -177,8 +121,8 @@ impl Layer {
     pub fn over(self, below: Layer) -> Layer {
         let (top, low) = (self.keys, below.keys);
         let mut rules = top.rules;
-        let kept = low.rules.into_iter().filter(|rule| !rules.iter().any(|own| own.id == rule.id));
-        let kept: Vec<RuleKeys> = kept.collect();
+        let kept: Vec<Rule> =
+            low.rules.into_iter().filter(|rule| !rules.iter().any(|own| own.id == rule.id)).collect();
         rules.extend(kept);
         let keys = Keys {
             name: top.name.or(low.name),
@@ -215,18 +159,17 @@ impl Layer {
             exit_codes: merged(low.exit_codes, top.exit_codes),
             prices: merged(low.prices, top.prices),
             rules,
+            rules_from: top.rules_from.or(low.rules_from),
         };
-        Layer { file: self.file, keys }
+        Layer { file: self.file, text: self.text, keys }
     }
 
-    /// The definition of provider `name`, when everything that it needs is there.
+    /// The definition of provider `name`, when everything that it needs is there and fits together.
     pub fn check(self, name: &str) -> Result<Definition, FileError> {
-        let Layer { file, keys } = self;
-        let wrong = |key: &str, problem: String| FileError {
-            file: file.clone(),
-            line: 1,
-            key: key.to_owned(),
-            problem,
+        let Layer { file, text, keys } = self;
+        let wrong = |key: &str, problem: String| {
+            let line = line_of(&text, key).unwrap_or(1);
+            FileError { file: file.clone(), line, key: key.to_owned(), problem }
         };
         if let Some(own) = keys.name.as_deref().filter(|own| *own != name) {
             return Err(wrong("name", format!("says `{own}`, but the file's name says `{name}`")));
@@ -234,9 +177,8 @@ impl Layer {
         let Some(output) = keys.output else {
             return Err(wrong("output", "is missing: claude-stream-json, codex-jsonl or text".to_owned()));
         };
+        let args = keys.args.unwrap_or_default();
         let prompt = keys.prompt.unwrap_or(PromptBy::Stdin);
-        let args: Vec<Arg> =
-            keys.args.map(Spanned::into_inner).unwrap_or_default().into_iter().map(read_arg).collect();
         let flags = Flags {
             model: keys.flags.model.unwrap_or_default(),
             resume: keys.flags.resume.unwrap_or_default(),
@@ -244,36 +186,32 @@ impl Layer {
             max_budget_usd: keys.flags.max_budget_usd.unwrap_or_default(),
             prompt: keys.flags.prompt.unwrap_or_default(),
         };
-        let places = [
+        let together = "go together; one of them is missing";
+        for (key, place, flag) in [
             ("model", Place::Model, &flags.model),
             ("resume", Place::Resume, &flags.resume),
             ("max_turns", Place::MaxTurns, &flags.max_turns),
             ("max_budget_usd", Place::MaxBudgetUsd, &flags.max_budget_usd),
-        ];
-        for (key, place, flag) in places {
-            let (placed, given) = (args.contains(&Arg::Place(place)), !flag.is_empty());
-            if placed != given {
-                let problem =
-                    format!("`{{{key}}}` in `args` and `flags.{key}` go together; one of them is missing");
-                return Err(wrong(&format!("flags.{key}"), problem));
+        ] {
+            let dotted = format!("flags.{key}");
+            if args.contains(&Arg::Place(place)) == flag.is_empty() {
+                return Err(wrong(&dotted, format!("`{{{key}}}` in `args` and `{dotted}` {together}")));
             }
-            if given && !flag.iter().any(|item| item.contains("{}")) {
-                return Err(wrong(&format!("flags.{key}"), "has no `{}` for the value".to_owned()));
+            if !flag.is_empty() && !flag.iter().any(|item| item.contains("{}")) {
+                return Err(wrong(&dotted, "has no `{}` for the value".to_owned()));
             }
         }
         if (prompt == PromptBy::Argument) != args.contains(&Arg::Place(Place::Prompt)) {
-            let problem =
-                "`prompt = \"argument\"` and `{prompt}` in `args` go together; one of them is missing";
-            return Err(wrong("prompt", problem.to_owned()));
+            return Err(wrong(
+                "prompt",
+                format!("`prompt = \"argument\"` and `{{prompt}}` in `args` {together}"),
+            ));
+        }
+        if !flags.prompt.is_empty() && !flags.prompt.iter().any(|item| item.contains("{}")) {
+            return Err(wrong("flags.prompt", "has no `{}` for the prompt".to_owned()));
         }
 
-        let patterns = |names: Option<Vec<String>>| {
-            names.unwrap_or_default().into_iter().map(NamePattern::new).collect()
-        };
         let seconds = |value: Option<u64>| value.map(Duration::from_secs);
-        let version =
-            keys.version.map(check_version).transpose().map_err(|problem| wrong("version", problem))?;
-        let rules = keys.rules.into_iter().map(check_rule).collect::<Result<Vec<_>, _>>();
         Ok(Definition {
             name: name.to_owned(),
             title: keys.title.unwrap_or_else(|| name.to_owned()),
@@ -286,20 +224,21 @@ impl Layer {
                 set: keys.env.set,
                 set_as_root: keys.env.set_as_root,
                 set_default: keys.env.set_default,
-                keys: patterns(keys.env.keys),
-                remove: patterns(keys.env.remove),
+                keys: keys.env.keys.unwrap_or_default(),
+                remove: keys.env.remove.unwrap_or_default(),
             },
             credential_files: keys.credential_files.unwrap_or_default(),
-            version,
+            version: keys.version,
             install: keys.install,
             login: keys.login,
             exit_code_is_evidence: keys.exit_code_is_evidence.unwrap_or(true),
             exit_codes: keys
                 .exit_codes
                 .into_iter()
-                .filter_map(|(code, outcome)| Some((code.into_inner().parse().ok()?, outcome)))
+                .map(|(ExitCode(code), outcome)| (code, outcome))
                 .collect(),
-            rules: rules.map_err(|problem| wrong("rules", problem))?,
+            rules: keys.rules,
+            rules_from: keys.rules_from.unwrap_or_default(),
             prices: keys.prices,
             limits: Limits {
                 first_output: seconds(keys.limits.first_output_seconds),
@@ -311,78 +250,188 @@ impl Layer {
     }
 }
 
+// === impl ExitCode ===
+
+impl TryFrom<String> for ExitCode {
+    type Error = String;
+
+    fn try_from(written: String) -> Result<Self, String> {
+        written.parse().map(ExitCode).map_err(|_| format!("`{written}` is no exit code"))
+    }
+}
+
 fn merged<K: Ord, V>(mut low: BTreeMap<K, V>, top: BTreeMap<K, V>) -> BTreeMap<K, V> {
     low.extend(top);
     low
 }
 
-fn read_arg(written: String) -> Arg {
-    match PLACES.iter().find(|(place, _)| *place == written) {
-        Some((_, place)) => Arg::Place(*place),
-        None => Arg::Text(written),
+/// serde's message about an unknown name, with the closest known one.
+fn with_suggestion(message: &str) -> String {
+    let mut names = message.split('`').skip(1).step_by(2);
+    let meant = names.next().filter(|_| message.starts_with("unknown ")).and_then(|odd| {
+        let close = |known: &&str| strsim::jaro_winkler(known, odd);
+        names.filter(|known| close(known) > 0.8).max_by(|a, b| close(a).total_cmp(&close(b)))
+    });
+    match meant {
+        Some(meant) => format!("{message}; did you mean `{meant}`?"),
+        None => message.to_owned(),
     }
 }
 
-/// Looks like a place but is none.
-fn is_odd_place(arg: &str) -> bool {
-    arg.starts_with('{')
-        && arg.ends_with('}')
-        && arg[1..arg.len() - 1].bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
-        && !PLACES.iter().any(|(written, _)| *written == arg)
-}
-
-/// Compiles an ASCII pattern: no letter case, `.` is one byte, a size that keeps matching fast.
-fn compile(pattern: &str) -> Result<Regex, String> {
-    if !pattern.is_ascii() {
-        return Err("the pattern must be ASCII; write `.+` where other characters stand".to_owned());
-    }
-    RegexBuilder::new(pattern)
-        .unicode(false)
-        .case_insensitive(true)
-        .size_limit(1 << 20)
-        .build()
-        .map_err(|e| format!("not a regular expression: {e}"))
-}
-
-fn check_version(keys: VersionKeys) -> Result<VersionProbe, String> {
-    let version = |written: Option<Spanned<String>>| written.and_then(|v| Version::parse(v.get_ref()));
-    Ok(VersionProbe {
-        args: keys.args,
-        pattern: compile(keys.pattern.get_ref())?,
-        min: version(keys.min),
-        below: version(keys.below),
-        tested: version(keys.tested),
-    })
-}
-
-fn check_rule(keys: RuleKeys) -> Result<Rule, String> {
-    Ok(Rule {
-        pattern: compile(keys.pattern.get_ref())?,
-        id: keys.id,
-        outcome: keys.outcome,
-        places: keys.places.into_inner(),
-        scope: keys.scope,
-        drop_conversation: keys.drop_conversation,
-    })
-}
-
-/// Line (from 1) and dotted key at a byte offset.
-fn locate(text: &str, offset: usize) -> (usize, String) {
-    let before = text.get(..offset).unwrap_or(text);
-    let line = before.matches('\n').count();
+/// The dotted keys of a file with their lines, from 1. Good enough for messages: multi-line strings and inline
+/// tables are not looked into.
+fn keys_by_line(text: &str) -> impl Iterator<Item = (usize, String)> + '_ {
     let mut table = String::new();
-    let mut key = String::new();
-    for written in text.lines().take(line + 1) {
-        let written = written.trim();
-        if written.starts_with('[') && written.ends_with(']') && !written.contains('=') {
-            table = written.trim_matches(['[', ']']).trim().to_owned();
-            key.clear();
-        } else if let Some((name, _)) =
-            written.split_once('=').filter(|_| !written.starts_with(['#', '"', '\'']))
-        {
-            key = name.trim().to_owned();
+    text.lines().enumerate().filter_map(move |(index, line)| {
+        let line = line.trim();
+        let name = if line.starts_with('[') && line.ends_with(']') && !line.contains('=') {
+            table = line.trim_matches(['[', ']']).trim().to_owned();
+            table.clone()
+        } else {
+            let bare = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+            let key = line.split_once('=').map(|(key, _)| key.trim()).filter(|key| key.bytes().all(bare))?;
+            if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") }
+        };
+        Some((index + 1, name))
+    })
+}
+
+/// Line and dotted key at a byte offset.
+fn locate(text: &str, offset: usize) -> (usize, String) {
+    let line = text.get(..offset).unwrap_or(text).matches('\n').count() + 1;
+    let key = keys_by_line(text).take_while(|(at, _)| *at <= line).last().map(|(_, key)| key);
+    (line, key.unwrap_or_default())
+}
+
+fn line_of(text: &str, key: &str) -> Option<usize> {
+    keys_by_line(text).find(|(_, found)| found == key).map(|(line, _)| line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BELOW: &str = r#"
+program = "agent"
+args = ["run", "{model}", "{prompt}"]
+prompt = "argument"
+output = "text"
+[flags]
+model = ["-m", "{}"]
+[env.set]
+A = "1"
+B = "1"
+[exit_codes]
+41 = "auth_failed"
+[[rules]]
+id = "a.old"
+outcome = "rate_limited"
+where = ["stderr"]
+pattern = 'slow down'
+"#;
+
+    fn parse(text: &str) -> Result<Layer, FileError> {
+        Layer::parse(Path::new("x.toml"), text)
+    }
+
+    fn error(text: &str) -> FileError {
+        match parse(text).and_then(|layer| layer.check("x")) {
+            Ok(_) => panic!("accepted: {text}"),
+            Err(e) => e,
         }
     }
-    let dot = if table.is_empty() || key.is_empty() { "" } else { "." };
-    (line + 1, format!("{table}{dot}{key}"))
+
+    #[test]
+    fn a_file_on_top_changes_only_what_it_says() {
+        let top = r#"
+            [env.set]
+            B = "2"
+            [exit_codes]
+            42 = "not_runnable"
+            [[rules]]
+            id = "mine.new"
+            outcome = "usage_limited"
+            where = ["stdout", "stderr"]
+            pattern = 'out of luck'
+            [[rules]]
+            id = "a.old"
+            outcome = "overloaded"
+            where = ["stderr"]
+            pattern = 'slow down'
+        "#;
+        let definition = parse(top).unwrap().over(parse(BELOW).unwrap()).check("x").unwrap();
+        assert_eq!(definition.program.as_deref(), Some("agent"));
+        assert_eq!(definition.env.set, [("A".into(), "1".into()), ("B".into(), "2".into())].into());
+        assert_eq!(
+            definition.exit_codes,
+            [(41, OutcomeKind::AuthFailed), (42, OutcomeKind::NotRunnable)].into()
+        );
+        let rules: Vec<_> = definition.rules.iter().map(|rule| (rule.id.as_str(), rule.outcome)).collect();
+        assert_eq!(rules, [("mine.new", OutcomeKind::UsageLimited), ("a.old", OutcomeKind::Overloaded)]);
+    }
+
+    #[test]
+    fn errors_name_file_line_and_key() {
+        for (text, line, key, words) in [
+            ("output = \"text\"\npromt = \"stdin\"\n", 2, "promt", "did you mean `prompt`?"),
+            ("output = \"txt\"\n", 1, "output", "unknown variant `txt`"),
+            ("output = \"text\"\nargs = [\"{modle}\"]\n", 2, "args", "`{modle}` is no known place"),
+            (
+                "output = \"text\"\n[version]\nargs = []\npattern = '('\n",
+                4,
+                "version.pattern",
+                "not a regular",
+            ),
+            (
+                "output = \"text\"\n[exit_codes]\nnone = \"empty\"\n",
+                3,
+                "exit_codes.none",
+                "`none` is no exit code",
+            ),
+            (
+                "output = \"text\"\n[limits]\ntotal_seconds = \"1\"\n",
+                3,
+                "limits.total_seconds",
+                "invalid type",
+            ),
+            (
+                "[[rules]]\nid = \"a\"\noutcome = \"empty\"\nwhere = []\npattern = 'a'\n",
+                4,
+                "rules.where",
+                "at least one",
+            ),
+            (
+                "[[rules]]\nid = \"a\"\noutcome = \"empty\"\nwhere = [\"answer\"]\npattern = 'é'\n",
+                5,
+                "rules.pattern",
+                "ASCII",
+            ),
+            ("a b\n", 1, "", "expected"),
+        ] {
+            let error = error(text);
+            assert_eq!((error.line, error.key.as_str()), (line, key), "{text}{error}");
+            assert!(error.to_string().starts_with(&format!("x.toml:{line}: ")), "{error}");
+            assert!(error.problem.contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn parts_that_belong_together_are_checked_together() {
+        for (text, line, key, words) in [
+            ("program = \"x\"\n", 1, "output", "is missing"),
+            ("output = \"text\"\nname = \"y\"\n", 2, "name", "the file's name says `x`"),
+            ("output = \"text\"\n[flags]\nmodel = [\"-m\", \"{}\"]\n", 3, "flags.model", "go together"),
+            (
+                "output = \"text\"\nargs = [\"{model}\"]\n[flags]\nmodel = [\"-m\"]\n",
+                4,
+                "flags.model",
+                "no `{}`",
+            ),
+            ("output = \"text\"\nprompt = \"argument\"\n", 2, "prompt", "go together"),
+        ] {
+            let error = error(text);
+            assert_eq!((error.line, error.key.as_str()), (line, key), "{text}{error}");
+            assert!(error.problem.contains(words), "{error}");
+        }
+    }
 }

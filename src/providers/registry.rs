@@ -28,6 +28,14 @@ pub enum RegistryError {
         /// The system's error.
         source: io::Error,
     },
+    /// `rules_from` names a provider that there is not.
+    #[error("provider {name}: `rules_from` names `{other}`, which is no provider")]
+    RulesFrom {
+        /// The provider with the key.
+        name: String,
+        /// The name in it.
+        other: String,
+    },
     /// A file whose name is no provider name.
     #[error("{}: a provider's name has only small letters, digits, - and _", path.display())]
     Name {
@@ -73,7 +81,22 @@ impl Registry {
         let definitions = layers
             .into_iter()
             .map(|(name, layer)| Ok((name.clone(), layer.check(&name)?)))
-            .collect::<Result<_, FileError>>()?;
+            .collect::<Result<BTreeMap<_, Definition>, FileError>>()?;
+        Registry { definitions }.with_borrowed_rules()
+    }
+
+    /// Appends the rules of `rules_from`; those of the other provider's own file only, so that circles end.
+    fn with_borrowed_rules(self) -> Result<Self, RegistryError> {
+        let mut definitions = self.definitions.clone();
+        for definition in definitions.values_mut() {
+            for other in &definition.rules_from {
+                let Some(other) = self.definitions.get(other) else {
+                    let (name, other) = (definition.name.clone(), other.clone());
+                    return Err(RegistryError::RulesFrom { name, other });
+                };
+                definition.rules.extend(other.rules.iter().cloned());
+            }
+        }
         Ok(Registry { definitions })
     }
 

@@ -22,6 +22,18 @@ async fn term_lets_a_program_end_in_its_own_way() {
 }
 
 #[tokio::test]
+async fn term_is_never_too_early() {
+    // It may come when the process has not yet become the program, or not even unblocked its signals.
+    let keeper = keeper();
+    for _ in 0..100 {
+        let spec = CallSpec { argv: vec!["/bin/sleep".into(), "1000".into()], ..sh("") };
+        let (_output, call) = keeper.prepare().await.unwrap().start(&spec).unwrap();
+        call.terminate(LONG);
+        assert_eq!(call.ended().await.exit, Ok(Exit::Signal(15)));
+    }
+}
+
+#[tokio::test]
 async fn a_program_that_ignores_term_is_killed_after_the_grace() {
     let mark = Mark::new();
     let script = "trap '' TERM; (while :; do sleep 1; done) & echo up; while :; do sleep 1; done";
@@ -156,15 +168,12 @@ async fn a_pipe_held_by_a_stranger_does_not_hold_us_up() {
     wait_for(&output, b"up");
     let held = std::fs::File::options().write(true).open(format!("/proc/{}/fd/1", call.id().pid)).unwrap();
     writeln!(&held, "late").unwrap();
-    let stop = PumpStop::new().unwrap();
-    let pumping = {
-        let stop = stop.clone();
-        tokio::task::spawn_blocking(move || {
-            let mut said = Said::default();
-            let pumped = pump(output, MAX_LINE, &mut said, None, &Activity::new(), &stop);
-            (said, pumped)
-        })
-    };
+    let (stop, signal) = PumpStop::pair().unwrap();
+    let pumping = tokio::task::spawn_blocking(move || {
+        let mut said = Said::default();
+        let pumped = pump(output, MAX_LINE, &mut said, None, &Activity::new(), &signal);
+        (said, pumped)
+    });
     call.kill();
     assert_eq!(call.ended().await.exit, Ok(Exit::Signal(9)));
     stop.stop();

@@ -42,7 +42,8 @@ async fn the_log_is_capped_and_the_sink_still_gets_everything() {
     let pumping = tokio::task::spawn_blocking(move || {
         let (mut said, activity) = (Said::default(), Activity::new());
         let mut log = AttemptLog::new(&base, 10_000);
-        let pumped = pump(output, MAX_LINE, &mut said, Some(&mut log), &activity, &PumpStop::new().unwrap());
+        let (_stop, signal) = PumpStop::pair().unwrap();
+        let pumped = pump(output, MAX_LINE, &mut said, Some(&mut log), &activity, &signal);
         assert!(pumped.log_error.is_none());
         (said, activity, log.finish().unwrap())
     });

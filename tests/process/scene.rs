@@ -115,7 +115,8 @@ impl Said {
 pub async fn read(output: Output) -> Said {
     let read = || {
         let mut said = Said::default();
-        pump(output, MAX_LINE, &mut said, None, &Activity::new(), &PumpStop::new().unwrap());
+        let (_stop, signal) = PumpStop::pair().unwrap();
+        pump(output, MAX_LINE, &mut said, None, &Activity::new(), &signal);
         said
     };
     tokio::task::spawn_blocking(read).await.unwrap()

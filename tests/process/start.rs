@@ -142,3 +142,15 @@ async fn the_next_process_can_be_prepared_while_a_call_runs() {
     assert_eq!(call.ended().await.exit, Ok(Exit::Signal(9)));
     drop(output);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lanes_share_one_keeper() {
+    let keeper = std::sync::Arc::new(keeper());
+    let lane = |code: i32| {
+        let keeper = keeper.clone();
+        tokio::spawn(async move { run(&keeper, &sh(&format!("exit {code}"))).await.0.exit })
+    };
+    for (code, lane) in (0..16).map(|code| (code, lane(code))).collect::<Vec<_>>() {
+        assert_eq!(lane.await.unwrap(), Ok(Exit::Code(code)));
+    }
+}

@@ -82,6 +82,8 @@ pub(super) fn split(text: &str, sentence: bool) -> Vec<Command> {
                 s.redirect = true;
             }
             ';' | '\n' | '(' | ')' | '`' => s.end_command(Separator::Other),
+            // In JSON the value ends with its quote.
+            ',' | ':' | '}' | ']' if sentence && before == '"' => s.end_command(Separator::Other),
             '{' | '}' if !s.in_word => s.end_command(Separator::Other),
             c if c.is_whitespace() => s.end_word(),
             c => s.push(c),

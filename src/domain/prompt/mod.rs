@@ -12,6 +12,7 @@ use super::spec::{Spec, SpecWarning};
 
 mod build;
 mod text;
+mod writer;
 
 /// Everything that a prompt is made from.
 #[derive(Debug, Clone)]

@@ -14,13 +14,15 @@ pub(super) fn verbatim(text: &str) -> Cow<'_, str> {
 
 /// A name or path for one line: control characters and line breaks are escaped.
 pub(super) fn one_line(text: &str) -> Cow<'_, str> {
-    if text.chars().any(char::is_control) {
-        text.chars()
-            .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
-            .collect()
-    } else {
-        Cow::Borrowed(text)
+    let breaks = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+    if !text.contains(breaks) {
+        return Cow::Borrowed(text);
     }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if breaks(c) { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    Cow::Owned(out)
 }
 
 /// A program's output: escape sequences and other control characters are taken out, of lines that were overwritten
@@ -77,6 +79,9 @@ pub(super) fn tail(text: &str, max_chars: usize) -> &str {
     }
     let start = text.char_indices().nth(chars - max_chars).map_or(text.len(), |(at, _)| at);
     let end = text.get(start..).unwrap_or_default();
+    if text.get(..start).is_some_and(|before| before.ends_with('\n')) {
+        return end;
+    }
     match end.split_once('\n') {
         Some((partial, rest)) if partial.len() < end.len() / 2 => rest,
         _ => end,

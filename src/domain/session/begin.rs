@@ -8,7 +8,7 @@ use super::policy::policy;
 use crate::domain::event::{AttemptFinished, Body, Draft, Mode, SessionStarted};
 use crate::domain::ids::{EventId, SessionId, Token};
 use crate::domain::outcome::{AccountScope, Evidence, Outcome, Usage, Verdict};
-use crate::domain::state::{Limits, Phase, State, checkpoint_ref};
+use crate::domain::state::{Limits, Override, Phase, State, checkpoint_ref};
 
 /// What the command line and the project say at the start.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +29,10 @@ pub struct Begin {
     pub limits: Limits,
     /// The provider chain, primary first.
     pub chain: Vec<String>,
+    /// Settings of the command line.
+    pub overrides: Vec<Override>,
+    /// `--agent`, in words.
+    pub agent: Vec<String>,
     /// Events about what was found on the way: a damaged state, a strange spec, a missing capability.
     pub found: Vec<Body>,
 }
@@ -82,6 +86,8 @@ impl Machine {
             spec: begin.spec.clone(),
             limits: begin.limits.clone(),
             chain: begin.chain.clone(),
+            overrides: begin.overrides.clone(),
+            agent: begin.agent.clone(),
         };
         let event = EventId(self.ids.next(self.now));
         self.push_draft(Draft {
@@ -121,6 +127,8 @@ impl Machine {
             spec: begin.spec.clone(),
             mode: begin.mode,
             complexity: begin.complexity.clone(),
+            overrides: begin.overrides.clone(),
+            agent: begin.agent.clone(),
         });
     }
 

@@ -268,7 +268,7 @@ fn holds(record: &GateRecord, tree: Option<&str>) -> bool {
         && record.tree.as_deref() == tree
 }
 
-fn later(now: Timestamp, delay: std::time::Duration) -> Timestamp {
+pub(super) fn later(now: Timestamp, delay: std::time::Duration) -> Timestamp {
     let delay = SignedDuration::try_from(delay).unwrap_or(SignedDuration::MAX);
     now.saturating_add(delay).unwrap_or(Timestamp::MAX)
 }

@@ -7,8 +7,10 @@ use jiff::{SignedDuration, Timestamp};
 use super::input::{
     Action, AttemptReport, EndReason, GateReport, Input, Rules, Signals, Stop, SwitchRequest,
 };
+use super::boundary::later;
 use super::policy::advice;
 use crate::domain::accounts::Admission;
+use crate::domain::backoff::Backoff;
 use crate::domain::event::{Body, Draft};
 use crate::domain::ids::{EventId, IdSource, LaneId, Token};
 use crate::domain::state::{Limits, Phase, Reason, Session, State, WaitReason, micros, usd};
@@ -18,6 +20,9 @@ const DONE: u8 = 0;
 const FAILED: u8 = 1;
 const STOPPED: u8 = 3;
 const NEEDS_PERSON: u8 = 5;
+
+/// Before an attempt is made again that was lost with its actor.
+const LOST: Backoff = Backoff { floor: Duration::from_millis(10), ..Backoff::new(Duration::from_millis(100), Duration::from_secs(30)) };
 
 /// The state machine of one session with one lane.
 #[derive(Debug)]
@@ -42,6 +47,8 @@ pub struct Machine {
     ready: Option<Option<(u32, u64)>>,
     generation: u64,
     asks: u64,
+    /// Calls lost in a row.
+    lost: u32,
     /// The tree before the first call is known.
     pub(super) base_known: bool,
     staged: Option<(Rules, Option<Limits>, Vec<Body>)>,
@@ -88,6 +95,7 @@ impl Machine {
             ready: None,
             generation: 0,
             asks: 0,
+            lost: 0,
             base_known: false,
             staged: None,
             switch: None,
@@ -664,11 +672,22 @@ impl Machine {
         match std::mem::replace(&mut self.step, Step::Idle) {
             Step::Calling { token, .. } => {
                 self.close_lost_attempt(token, cause);
+                self.hold_off();
                 self.advance();
             }
-            Step::Preparing => self.advance(),
+            Step::Preparing => {
+                self.hold_off();
+                self.advance();
+            }
             other => self.step = other,
         }
+    }
+
+    /// What is lost again and again must not become a hot loop.
+    fn hold_off(&mut self) {
+        let delay = LOST.delay(self.lost, None, self.ids.rng());
+        self.lost = self.lost.saturating_add(1);
+        self.not_before = Some((later(self.now, delay), WaitReason::BackOff, "the call was lost".to_owned()));
     }
 
     fn gates_ended(&mut self, token: Token, reports: Vec<GateReport>) {
@@ -682,6 +701,7 @@ impl Machine {
         match self.step {
             Step::Calling { token, .. } if token == report.token => {
                 self.ready = Some(report.next).filter(Option::is_some);
+                self.lost = 0;
                 self.step = Step::Idle;
                 self.judge(report);
             }

@@ -16,6 +16,12 @@ const GAP: usize = 64;
 /// A section is not begun for fewer bytes than this.
 const WORTHWHILE: usize = 200;
 
+/// A line of the outline without its title and marks.
+const ENTRY: usize = 10;
+
+/// An outline of fewer headings is no outline.
+const FEW: usize = 5;
+
 /// Words of a goal that choose sections.
 const MAX_GOAL_WORDS: usize = 24;
 
@@ -73,10 +79,11 @@ fn render(spec: &Spec, budget: &ExcerptBudget<'_>, limit: usize) -> String {
         spec.chars, budget.path,
     );
     let room = limit.saturating_sub(FRAME.max(out.len() + 2 * GAP));
-    let outline = outline(spec, room / 4);
+    let outline = outline(spec, room / 3);
     if !outline.is_empty() {
         out.push_str("\n[Outline with line numbers]\n");
         out.push_str(&outline);
+        out.push('\n');
     }
     let pieces = choose(spec, budget.goal, room.saturating_sub(outline.len()));
     let mut shown = 0;
@@ -112,47 +119,38 @@ fn push_gap(out: &mut String, spec: &Spec, gap: Range<usize>, line: usize) -> us
     after
 }
 
-/// The headings, as deep as fits.
+/// The headings: all, else the upper levels, else the first ones.
 fn outline(spec: &Spec, limit: usize) -> String {
-    let entry = |heading: &super::Heading| {
-        let mark = "#".repeat(usize::from(heading.level));
-        format!("{:>6}  {mark} {}\n", heading.line, super::quote(spec.title(heading)))
-    };
-    for depth in (1..=6).rev() {
+    let size = |depth: u8| -> usize {
         let shown = spec.outline.iter().filter(|h| h.level <= depth);
-        let mut size = 0;
-        if shown.clone().all(|h| {
-            // Estimated first: a title is short, and building each one only to drop it is dear.
-            size += 10 + usize::from(h.level) + h.title.len();
-            size <= limit
-        }) {
-            let left_out = spec.headings - shown.clone().count();
-            let mut text: String = shown.map(entry).collect();
-            if left_out > 0 && !text.is_empty() {
-                text.push_str(&format!("        ... and {left_out} more headings\n"));
-            }
-            if !text.is_empty() || spec.headings == 0 {
-                return text;
-            }
-        }
-    }
+        shown.map(|h| ENTRY + usize::from(h.level) + h.title.len()).sum::<usize>() + GAP
+    };
+    let fitting = (1..=6).rev().find(|depth| size(*depth) <= limit);
+    // A level of a title or two says nothing: then better the beginning of the level below it.
+    let count = |depth: u8| spec.outline.iter().filter(|h| h.level <= depth).count();
+    let depth = match fitting {
+        Some(depth) if count(depth) >= FEW || count(depth) == spec.headings => depth,
+        other => (other.unwrap_or(0) + 1..=6).find(|depth| count(*depth) >= FEW).unwrap_or(6),
+    };
     let mut text = String::new();
     let mut listed = 0;
-    for line in spec.outline.iter().map(entry) {
+    for heading in spec.outline.iter().filter(|h| h.level <= depth) {
+        let mark = "#".repeat(usize::from(heading.level));
+        let line = format!("{:>6}  {mark} {}\n", heading.line, super::quote(spec.title(heading)));
         if text.len() + line.len() + GAP > limit {
             break;
         }
         text.push_str(&line);
         listed += 1;
     }
-    if !text.is_empty() {
+    if listed > 0 && listed < spec.headings {
         text.push_str(&format!("        ... and {} more headings\n", spec.headings - listed));
     }
     text
 }
 
 /// The ranges to show, in order and without overlap, of at most `room` bytes with what is said between them.
-fn choose(spec: &Spec, goal: &str, room: usize) -> Vec<Range<usize>> {
+pub(super) fn choose(spec: &Spec, goal: &str, room: usize) -> Vec<Range<usize>> {
     let head = 0..safe_end(spec, 0, room / 2);
     let mut left = room.saturating_sub(head.end + GAP);
     let mut pieces = vec![head.clone()];

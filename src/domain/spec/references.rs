@@ -1,5 +1,7 @@
 //! Which local files a text refers to: Markdown links and bare paths.
 
+use std::borrow::Cow;
+
 use super::fence::Fences;
 
 /// References that are taken from one text; more are left out.
@@ -30,8 +32,9 @@ pub fn local_references(text: &str) -> Vec<String> {
         }
         let links = line.match_indices("](").filter_map(|(at, mark)| link(line.get(at + mark.len()..)?));
         let definition = definition(line).into_iter();
+        let plain = without_enclosed(line);
         let bare =
-            line.split(|c: char| c.is_whitespace() || "()[]<>\"'`,;|*".contains(c)).filter_map(bare_path);
+            plain.split(|c: char| c.is_whitespace() || "()[]<>\"'`,;|*".contains(c)).filter_map(bare_path);
         for path in links.chain(definition).chain(bare) {
             if !found.contains(&path) {
                 found.push(path);
@@ -62,6 +65,23 @@ fn definition(line: &str) -> Option<String> {
         Some(inner) => inner.split_once('>')?.0,
         None => target.split_whitespace().next()?,
     })
+}
+
+/// The line without link targets in angle brackets: with their spaces they would fall apart into several paths.
+fn without_enclosed(line: &str) -> Cow<'_, str> {
+    if !line.contains("(<") && !line.contains(": <") {
+        return Cow::Borrowed(line);
+    }
+    let mut out = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some((before, after)) = rest.split_once('<') {
+        let enclosed = before.ends_with(['(', ' ']).then(|| after.split_once('>')).flatten();
+        out.push_str(before);
+        out.push(' ');
+        rest = enclosed.map_or(after, |(_, after)| after);
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
 }
 
 fn bare_path(token: &str) -> Option<String> {

@@ -10,7 +10,7 @@ use crate::domain::danger::{self, Context};
 /// Headings and open items that are remembered; all are counted.
 const MAX_MARKS: usize = 20_000;
 
-/// Opening fences without an end that are put right, each by a second look at the rest.
+/// Opening fences and comments without an end that are put right: each costs a second look at what follows.
 const MAX_REPAIRS: usize = 8;
 
 /// Longer lines are no commands that a person wrote; they are looked at in pieces of this many bytes.
@@ -35,8 +35,8 @@ struct Pass {
     /// Byte offset and number of the line.
     start: usize,
     line: usize,
-    /// The last line, if a row of `=` or `-` below it makes it a heading.
-    paragraph: Option<Range<usize>>,
+    /// The last line, if a row of `=` or `-` below it makes it a heading: where it begins, and its title.
+    paragraph: Option<(usize, Range<usize>)>,
     /// Where the shell command begins that the line goes on with (after a backslash at the line's end).
     carried: Option<usize>,
 }
@@ -52,6 +52,7 @@ pub(super) fn scan(text: &str) -> Scan {
     let mut scan = Scan::default();
     let mut pass = Pass { line: 1, ..Pass::default() };
     let mut repairs = 0;
+    let mut comments_without_end = 0;
     let mut opened: Option<Mark> = None;
     if let Some(end) = front_matter(text) {
         scan.words = words(&text[..end]);
@@ -75,14 +76,15 @@ pub(super) fn scan(text: &str) -> Scan {
             }
             return scan;
         };
-        if pass.fences.open().is_none()
-            && let Some(end) = comment(rest)
-        {
-            scan.words += words(&rest[..end]);
-            pass.line += rest[..end].matches('\n').count();
-            pass.start += end;
-            pass.paragraph = None;
-            continue;
+        if pass.fences.open().is_none() && rest.starts_with("<!--") && comments_without_end < MAX_REPAIRS {
+            if let Some(end) = comment(rest) {
+                scan.words += words(&rest[..end]);
+                pass.line += rest[..end].matches('\n').count();
+                pass.start += end;
+                pass.paragraph = None;
+                continue;
+            }
+            comments_without_end += 1;
         }
         let line = line_at(text, pass.start);
         let before = pass.fences.open();
@@ -104,7 +106,7 @@ pub(super) fn scan(text: &str) -> Scan {
         if is_code {
             pass.paragraph = None;
         } else {
-            scan.structure(text, line, &mut pass);
+            scan.structure(line, &mut pass);
         }
         pass.next(line);
     }
@@ -132,14 +134,15 @@ impl Scan {
     }
 
     /// Headings and list items of one line outside code.
-    fn structure(&mut self, text: &str, line: &str, pass: &mut Pass) {
+    fn structure(&mut self, line: &str, pass: &mut Pass) {
         let bare = line.trim_end();
         let paragraph = pass.paragraph.take();
         if let Some((level, title)) = atx_heading(bare) {
             let start = pass.start + title.start;
             self.heading(level, pass.line, pass.start, start..start + title.len());
-        } else if let (Some(level), Some(above)) = (underline(bare), &paragraph) {
-            self.heading(level, pass.line.saturating_sub(1), above.start, above.clone());
+        } else if let (Some(level), Some(above)) = (underline(bare), paragraph) {
+            let (start, title) = above;
+            self.heading(level, pass.line.saturating_sub(1), start, title);
         } else if let Some(item) = list_item(bare) {
             self.items += 1;
             if item.starts_with("[ ]") && self.open_items.len() < MAX_MARKS {
@@ -147,15 +150,13 @@ impl Scan {
             }
         } else if !bare.trim_start().is_empty() && !bare.trim_start().starts_with(['>', '|']) {
             let indent = bare.len() - bare.trim_start().len();
-            pass.paragraph = Some(pass.start + indent..pass.start + bare.len());
+            pass.paragraph = Some((pass.start, pass.start + indent..pass.start + bare.len()));
         }
-        debug_assert!(pass.paragraph.as_ref().is_none_or(|p| text.get(p.clone()).is_some()));
     }
 
     fn heading(&mut self, level: u8, line: usize, start: usize, title: Range<usize>) {
         self.headings += 1;
         if self.outline.len() < MAX_MARKS {
-            // An underlined title may be indented: the section begins with its line.
             self.outline.push(Heading { level, line, start, title });
         }
     }
@@ -207,10 +208,7 @@ fn front_matter(text: &str) -> Option<usize> {
 
 /// An HTML comment at the beginning of a line that ends with a line; its length.
 fn comment(rest: &str) -> Option<usize> {
-    let body = rest.strip_prefix("<!--")?;
-    // A comment is short. One that never ends must not cost a look at the whole rest, time and again.
-    let near = body.get(..body.floor_char_boundary(PIECE * 4))?;
-    let end = near.find("-->")? + "<!---->".len();
+    let end = rest.strip_prefix("<!--")?.find("-->")? + "<!---->".len();
     rest.get(end..)?.starts_with('\n').then_some(end + 1)
 }
 
@@ -304,7 +302,7 @@ fn is_dangerous(line: &str, shell: Option<bool>) -> bool {
             // Code spans stand between backticks; a block quote's mark is no redirection.
             let text = bare.trim_start_matches(['>', ' ']);
             let mut spans = text.split('`').skip(1).step_by(2);
-            danger::find(&text.replace('`', " "), Context::Prose).is_some()
+            danger::find(text, Context::Prose).is_some()
                 || spans.any(|span| danger::find(span, Context::Span).is_some())
         }
     }

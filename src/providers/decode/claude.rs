@@ -157,6 +157,15 @@ struct Window<'a> {
     resets_at: Raw<'a>,
 }
 
+/// `error.error` of an error body.
+#[derive(Deserialize)]
+struct ErrorBody<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Raw<'a>,
+    #[serde(borrow)]
+    message: Raw<'a>,
+}
+
 #[derive(Deserialize)]
 struct Denial<'a> {
     #[serde(borrow)]
@@ -246,6 +255,7 @@ impl Claude {
             "system" => self.system(event),
             "rate_limit_event" => self.rate_limit(event),
             "result" => self.result(event),
+            "error" => self.bare_error(event),
             _ => {}
         }
         true
@@ -291,7 +301,8 @@ impl Claude {
             self.pending.progress(Fact::Retrying { attempt, why: kind.to_owned() });
         }
         let message = format!("api_retry: {kind}");
-        self.transcript.pending_error = Some(ErrorEvent::new(vec![kind.to_owned()], status, &message));
+        let error = ErrorEvent::new(vec![kind.to_owned()], status, &message);
+        self.transcript.pending_error = Some(error.retrying());
     }
 
     fn assistant(&mut self, event: &Event<'_>) {
@@ -303,7 +314,9 @@ impl Claude {
                 kinds.push("refusal".to_owned());
             }
             kinds.retain(|kind| !kind.is_empty());
-            self.api_error = Some(ErrorEvent::new(kinds, read(event.api_error_status), &said));
+            let error = ErrorEvent::new(kinds, read(event.api_error_status), &said);
+            self.transcript.pending_error = Some(error.clone());
+            self.api_error = Some(error);
             return;
         }
         self.api_error = None;
@@ -319,6 +332,14 @@ impl Claude {
         if let Some(said) = start_of_string(message.content.text, SAID_MAX) {
             self.pending.progress(Fact::Said(said.replace(['\n', '\r'], " ").trim().to_owned()));
         }
+    }
+
+    /// The server's error body, which some failures print as a line of its own.
+    fn bare_error(&mut self, event: &Event<'_>) {
+        let Some(body) = read::<ErrorBody<'_>>(event.error) else { return };
+        let kinds = vec![word(body.kind).to_owned()];
+        let error = ErrorEvent::new(kinds, None, &string(body.message).unwrap_or_default());
+        self.transcript.pending_error = Some(error);
     }
 
     fn rate_limit(&mut self, event: &Event<'_>) {

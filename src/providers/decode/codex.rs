@@ -191,8 +191,8 @@ impl Codex {
         let error = self.failure(event);
         if let Some((attempt, why)) = reconnecting(&error.message) {
             self.pending.progress(Fact::Retrying { attempt, why: super::cut(why, SAID_MAX).to_owned() });
-            let (kinds, status) = (error.kinds, status_in(why));
-            self.transcript.pending_error = Some(ErrorEvent::new(kinds, status, why));
+            let error = ErrorEvent::new(error.kinds, status_in(why), why);
+            self.transcript.pending_error = Some(error.retrying());
         } else {
             self.transcript.pending_error = Some(error);
         }

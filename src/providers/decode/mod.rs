@@ -4,6 +4,8 @@ mod claude;
 mod codex;
 mod json;
 mod tail;
+#[cfg(test)]
+mod tests;
 mod text;
 mod transcript;
 

@@ -2,7 +2,6 @@
 
 use super::tail::{Tail, clean, cut};
 use super::{Decoder, Fact, Pending, SAID_MAX, Transcript};
-use crate::domain::claims::Claims;
 use crate::providers::call::{CallEnd, Stream};
 use crate::providers::definition::OutputFormat;
 
@@ -63,10 +62,11 @@ impl Decoder for Text {
         let mut transcript = self.transcript;
         transcript.stdout = self.stdout.into_lines();
         transcript.stderr = self.stderr.into_lines();
-        let answer = clean(&self.last);
-        transcript.answer =
-            if answer.is_empty() { transcript.stdout.last().cloned().unwrap_or_default() } else { answer };
-        transcript.claims = Claims::read(&transcript.answer);
+        let last = clean(&self.last);
+        // A last line of escape sequences alone shows nothing; what is before it is the answer.
+        let answer =
+            if last.is_empty() { transcript.stdout.last().cloned().unwrap_or_default() } else { last };
+        transcript.set_answer(&answer);
         transcript
     }
 }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::tail::{cut, cut_front};
-use crate::domain::claims::Claims;
+use crate::domain::claim::{AnswerKind, Reading};
 use crate::domain::outcome::Usage;
 use crate::providers::call::Stream;
 use crate::providers::definition::OutputFormat;
@@ -19,15 +19,15 @@ pub struct Transcript {
     pub model: Option<String>,
     /// The last terminal event. `None` in formats without one, and when the stream was cut before it.
     pub terminal: Option<Terminal>,
-    /// The failure that the CLI was still retrying, or had reported as an event, when its output ended. Cleared
-    /// by any sign of progress after it.
+    /// The failure that the CLI had reported as an event when its output ended. Cleared by any sign of progress
+    /// after it.
     pub pending_error: Option<ErrorEvent>,
     /// The last limit notice that rejects; notices that only warn are facts, not evidence.
     pub limit: Option<LimitNotice>,
     /// The final answer, at most [`ANSWER_MAX`] bytes of its end.
     pub answer: String,
     /// What the whole final answer claims.
-    pub claims: Claims,
+    pub reading: Reading,
     /// Tool calls seen.
     pub tools_used: u64,
     /// Tools that were refused, by name, each once.
@@ -70,6 +70,8 @@ pub struct ErrorEvent {
     pub status: Option<u16>,
     /// Words for people, at most 4 KiB.
     pub message: String,
+    /// The CLI was about to try again: progress, and the cause only of an end that nothing else explains.
+    pub retrying: bool,
 }
 
 /// A notice about a plan's window.
@@ -116,7 +118,7 @@ impl Transcript {
             pending_error: None,
             limit: None,
             answer: String::new(),
-            claims: Claims::default(),
+            reading: Reading::default(),
             tools_used: 0,
             denied: Vec::new(),
             usage: Usage::default(),
@@ -129,7 +131,11 @@ impl Transcript {
 
     /// Takes the whole final answer: reads its claims, keeps its end.
     pub(super) fn set_answer(&mut self, answer: &str) {
-        self.claims = Claims::read(answer);
+        let kind = match self.format {
+            OutputFormat::Text => AnswerKind::Text,
+            _ => AnswerKind::Message,
+        };
+        self.reading = Reading::of(answer, kind);
         self.answer.clear();
         self.answer.push_str(cut_front(answer, ANSWER_MAX));
     }
@@ -154,7 +160,17 @@ impl ErrorEvent {
     const MESSAGE_MAX: usize = 4096;
 
     pub(super) fn new(kinds: Vec<String>, status: Option<u16>, message: &str) -> Self {
-        ErrorEvent { kinds, status, message: cut(message.trim(), Self::MESSAGE_MAX).to_owned() }
+        ErrorEvent {
+            kinds,
+            status,
+            message: cut(message.trim(), Self::MESSAGE_MAX).to_owned(),
+            retrying: false,
+        }
+    }
+
+    /// The same, as a notice that the CLI tries again.
+    pub(super) fn retrying(self) -> Self {
+        ErrorEvent { retrying: true, ..self }
     }
 }
 

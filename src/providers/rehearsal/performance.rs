@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::script::{Failure, Step};
-use crate::domain::claims::Claims;
+use crate::domain::claim::{AnswerKind, Claim, Reading};
 use crate::domain::outcome::{AccountScope, Evidence, Outcome, Usage, Verdict};
 use crate::providers::call::OurReason;
 use crate::providers::definition::OutcomeKind;
@@ -14,7 +14,7 @@ pub struct Performance {
     /// What was said last: the final answer.
     pub answer: String,
     /// What the agent claims.
-    pub claims: Claims,
+    pub claim: Option<Claim>,
     /// Tokens and money.
     pub usage: Usage,
     /// Tools used, file edits and commits included.
@@ -35,9 +35,7 @@ impl Performance {
     pub fn take(&mut self, step: &Step) {
         match step {
             Step::Say(text) => {
-                let claims = Claims::read(text);
-                self.claims.done |= claims.done;
-                self.claims.blocked = claims.blocked.or(self.claims.blocked.take());
+                self.claim = Reading::of(text, AnswerKind::Message).claim.or(self.claim.take());
                 self.answer.clone_from(text);
             }
             Step::Tool(_)
@@ -48,8 +46,8 @@ impl Performance {
                 self.tools_used += 1;
             }
             Step::Usage(usage) => self.usage = sum(self.usage, *usage),
-            Step::ClaimDone => self.claims.done = true,
-            Step::ClaimBlocked(why) => self.claims.blocked = Some(why.clone()),
+            Step::ClaimDone => self.claim = Some(Claim::Done),
+            Step::ClaimBlocked(why) => self.claim = Some(Claim::Blocked { why: why.clone() }),
             Step::Fail(failure) => self.end = Some(End::Failed(failure.clone())),
             Step::Exit(code) => self.end = Some(End::Exited(*code)),
             Step::Wait(_) | Step::Hang => {}
@@ -72,12 +70,15 @@ impl Performance {
             }
             (Some(End::Exited(_)) | None, None) => {
                 let nothing =
-                    !changed && self.tools_used == 0 && self.answer.trim().is_empty() && !self.claims.done;
+                    !changed && self.tools_used == 0 && self.answer.trim().is_empty() && self.claim.is_none();
                 if nothing {
                     (Outcome::Empty, "rehearsal.empty", String::new())
                 } else {
-                    let outcome =
-                        Outcome::Completed { changed, claims_done: self.claims.done, denied: Vec::new() };
+                    let outcome = Outcome::Completed {
+                        changed,
+                        claims_done: self.claim == Some(Claim::Done),
+                        denied: Vec::new(),
+                    };
                     (outcome, "rehearsal.completed", self.answer.clone())
                 }
             }

@@ -1,0 +1,18 @@
+//! Blocking work that belongs to an actor: it runs elsewhere and comes home as a message.
+
+use ractor::{ActorRef, Message};
+use tokio::task::spawn_blocking;
+
+/// Runs `job` on a blocking thread and sends the actor what it makes of it. A job that panics takes its actor down:
+/// what the job had borrowed from it is lost, and its supervisor starts it anew.
+pub fn away<M: Message>(actor: &ActorRef<M>, job: impl FnOnce() -> M + Send + 'static) {
+    let actor = actor.clone();
+    let job = spawn_blocking(job);
+    tokio::spawn(async move {
+        match job.await {
+            // An actor that died meanwhile has a successor that looks for itself.
+            Ok(message) => drop(actor.cast(message)),
+            Err(error) => actor.stop(Some(format!("its blocking job ended early: {error}"))),
+        }
+    });
+}
