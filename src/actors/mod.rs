@@ -36,6 +36,8 @@ pub mod signals;
 pub mod store;
 pub mod supervision;
 pub mod survey;
+#[cfg(test)]
+mod testing;
 pub mod vital_signs;
 pub mod watcher;
 

@@ -145,7 +145,11 @@ mod tests {
             (150_000_000, Some(1500), Some(Inodes), None),
             (0, Some(0), Some(Writes), Some(Bytes)),
         ] {
-            assert_eq!(space(bytes, inodes).shortage(&LIMITS, before), after, "{bytes} {inodes:?} {before:?}");
+            assert_eq!(
+                space(bytes, inodes).shortage(&LIMITS, before),
+                after,
+                "{bytes} {inodes:?} {before:?}"
+            );
         }
         let failed = Space { write_failed: true, ..space(1 << 40, None) };
         assert_eq!(failed.shortage(&LIMITS, None), Some(Writes));
@@ -162,12 +166,17 @@ mod tests {
         let Body::DiskLow { limit, .. } = space(1_040_000, Some(20)).low(&LIMITS, Shortage::Inodes) else {
             panic!("another event");
         };
-        assert!(limit.starts_with("20 inodes free, less than disk.min_inodes = 1000, with 1.0 MB"), "{limit}");
+        assert!(
+            limit.starts_with("20 inodes free, less than disk.min_inodes = 1000, with 1.0 MB"),
+            "{limit}"
+        );
     }
 
     #[test]
     fn sizes_for_people() {
-        for (n, text) in [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (999_499, "999 kB"), (999_600, "1.0 MB")] {
+        for (n, text) in
+            [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (999_499, "999 kB"), (999_600, "1.0 MB")]
+        {
             assert_eq!(bytes(n), text);
         }
         assert_eq!(bytes(u64::MAX), "18447 PB");

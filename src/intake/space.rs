@@ -74,9 +74,8 @@ pub fn has_room(place: &Place) -> bool {
     let tried = File::create(&file).and_then(|file| take_space(&file));
     // It may not have been made.
     drop(fs::remove_file(&file));
-    !tried.is_err_and(|error| {
-        matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-    })
+    !tried
+        .is_err_and(|error| matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
 }
 
 fn take_space(mut file: &File) -> io::Result<()> {

@@ -61,7 +61,8 @@ impl<M: Message> Slot<M> {
 
     /// Somebody is there, and is not about to end.
     pub fn is_live(&self) -> bool {
-        let ends = |actor: &ActorRef<M>| matches!(actor.get_status(), ActorStatus::Stopping | ActorStatus::Stopped);
+        let ends =
+            |actor: &ActorRef<M>| matches!(actor.get_status(), ActorStatus::Stopping | ActorStatus::Stopped);
         self.0.borrow().as_ref().is_some_and(|actor| !ends(actor))
     }
 

@@ -4,9 +4,9 @@
 //! answers, or writing is to be tried, it is done on a blocking thread, one look per project at a time, so that a
 //! server that hangs holds up only its own project.
 
-mod watched;
 #[cfg(test)]
 mod tests;
+mod watched;
 
 use std::time::Duration;
 

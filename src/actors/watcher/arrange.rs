@@ -89,8 +89,12 @@ impl Arranger {
     /// at them says.
     pub(super) fn arrange(&mut self, plans: &[Plan], moved: &BTreeSet<PathBuf>) -> Vec<Done> {
         let wanted = wanted(plans);
-        let stale: Vec<PathBuf> =
-            self.armed.keys().filter(|path| moved.contains(*path) || !wanted.contains_key(*path)).cloned().collect();
+        let stale: Vec<PathBuf> = self
+            .armed
+            .keys()
+            .filter(|path| moved.contains(*path) || !wanted.contains_key(*path))
+            .cloned()
+            .collect();
         for path in stale {
             self.disarm(&path);
         }
@@ -109,7 +113,10 @@ impl Arranger {
         if let Ok(FileSystem::Shared(name)) = file_system(&first.path) {
             return Err(format!("{} is on {name}, which does not tell all changes", first.path.display()));
         }
-        for path in plan.folders.iter().flat_map(|folder| folder.path.parent().into_iter().chain([folder.path.as_path()]))
+        for path in plan
+            .folders
+            .iter()
+            .flat_map(|folder| folder.path.parent().into_iter().chain([folder.path.as_path()]))
         {
             *armed |= self.arm(path)?;
         }
@@ -167,7 +174,9 @@ impl Arranger {
         let probe = folder.join(format!("{PROBE}{}", std::process::id()));
         self.board.expect_probe(probe.clone());
         let made = File::create(&probe).and_then(|_| fs::remove_file(&probe));
-        made.map_err(|error| format!("cannot try in {} whether changes are told: {error}", folder.display()))?;
+        made.map_err(|error| {
+            format!("cannot try in {} whether changes are told: {error}", folder.display())
+        })?;
         if self.board.probe_came(PROBE_LIMIT) {
             Ok(())
         } else {

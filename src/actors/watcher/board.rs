@@ -170,7 +170,8 @@ mod tests {
 
     fn noted() -> Noted {
         let names = Some(vec!["STOP".into()]);
-        let wanted = [("/p/.longhaul", names), ("/p/.longhaul/inbox", None), ("/p", Some(vec![".longhaul".into()]))];
+        let wanted =
+            [("/p/.longhaul", names), ("/p/.longhaul/inbox", None), ("/p", Some(vec![".longhaul".into()]))];
         let wanted = wanted.map(|(path, names)| (PathBuf::from(path), names));
         Noted { wanted: wanted.into(), ..Noted::default() }
     }

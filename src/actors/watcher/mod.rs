@@ -219,7 +219,9 @@ impl WatcherState {
     fn arranged(&mut self, arranged: Arranged) {
         self.arranger = Some(arranged.arranger);
         for done in arranged.done {
-            let Some(project) = self.projects.iter_mut().find(|project| project.id == done.id) else { continue };
+            let Some(project) = self.projects.iter_mut().find(|project| project.id == done.id) else {
+                continue;
+            };
             project.failed_at = matches!(done.notices, Proof::None(_)).then(Instant::now);
             let notices = match done.notices {
                 Proof::Come => Some(Notices::Come),

@@ -12,6 +12,7 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 use ulid::Ulid;
 
+use super::order::{Arrival, identities};
 use super::steady::Steady;
 use super::{InboxPaths, ignored, leading_id, said, text};
 use crate::config::ProjectPaths;
@@ -107,12 +108,7 @@ struct Candidate {
 impl Inbox {
     /// The inbox of a project. `leases`: its file system is a local one.
     pub fn new(paths: &ProjectPaths, leases: bool) -> Self {
-        Inbox {
-            paths: InboxPaths::new(paths),
-            leases,
-            steady: Steady::default(),
-            committed: HashSet::new(),
-        }
+        Inbox { paths: InboxPaths::new(paths), leases, steady: Steady::default(), committed: HashSet::new() }
     }
 
     /// Claims and reads what is ready. `at` is a monotonic time, `known` says whether the journal has a message,
@@ -224,32 +220,30 @@ impl Inbox {
         mint: &mut dyn FnMut() -> Ulid,
         round: &mut Round,
     ) {
-        let mut last = 0;
-        for candidate in ready {
-            let kept = candidate.id.filter(|id| !known(*id) && !self.is_used(*id));
-            let fresh = mint();
-            let (id, name) = match kept {
-                Some(id) => (id.0, OsString::from(format!("{id}.md"))),
-                // The time of arrival stands in the id, so that after a crash the order is still known.
-                None => {
-                    let arrived = candidate.arrived.clamp(last, fresh.timestamp_ms().max(last));
-                    let id = Ulid::from_parts(arrived, fresh.random());
-                    (id, named(id, &candidate.name))
-                }
+        let arrivals: Vec<Arrival> = ready
+            .iter()
+            .map(|file| Arrival {
+                id: file.id.filter(|id| !known(*id) && !self.is_used(*id)).map(|id| id.0),
+                at: file.arrived,
+            })
+            .collect();
+        let ids = identities(&arrivals, mint);
+        for ((file, arrival), id) in ready.into_iter().zip(arrivals).zip(ids) {
+            let name = match arrival.id {
+                Some(own) => OsString::from(format!("{own}.md")),
+                None => named(id, &file.name),
             };
-            last = last.max(id.timestamp_ms());
             let to = self.paths.taken.join(name);
-            match fs::rename(&candidate.path, &to) {
-                Ok(()) => self.steady.renamed(&candidate.path, to),
+            match fs::rename(&file.path, &to) {
+                Ok(()) => self.steady.renamed(&file.path, to),
                 // Somebody took it back, or another taker was faster.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => round.problems.push(Problem { path: candidate.path, error }),
+                Err(error) => round.problems.push(Problem { path: file.path, error }),
             }
         }
         for folder in [&self.paths.taken, &self.paths.inbox, &self.paths.dot] {
-            if let Err(error) = File::open(folder).and_then(|folder| folder.sync_all()) {
-                round.problems.push(Problem { path: folder.clone(), error });
-            }
+            // Where a folder cannot be synced, a power cut can double a message. It loses none.
+            drop(File::open(folder).and_then(|folder| folder.sync_all()));
         }
     }
 

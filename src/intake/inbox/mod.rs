@@ -13,6 +13,7 @@
 //! arrived later: by its ULID, or else by its time of modification.
 
 mod collect;
+mod order;
 mod steady;
 mod text;
 mod waiting;
