@@ -12,6 +12,7 @@ pub mod init;
 pub mod logs;
 pub mod output;
 pub mod project;
+pub mod provider;
 pub mod render;
 pub mod run;
 pub mod status;
