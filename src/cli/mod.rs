@@ -8,6 +8,7 @@ pub mod error;
 pub mod events;
 mod follow;
 pub mod format;
+pub mod gates;
 pub mod init;
 pub mod logs;
 pub mod output;

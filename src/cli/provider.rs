@@ -90,7 +90,9 @@ fn list(as_json: bool, project: &Project, output: &mut Output) -> Result<ExitCod
         );
         output.line(line.trim_end())?;
     }
-    output.notice("* is called first, a number is its place among the fallbacks; `longhaul provider use NAME` chooses");
+    output.notice(
+        "* is called first, a number is its place among the fallbacks; `longhaul provider use NAME` chooses",
+    );
     Ok(ExitCode::Done)
 }
 
@@ -190,7 +192,8 @@ fn choose(name: &str, as_json: bool, project: &Project, output: &mut Output) -> 
     let registry = project.registry()?;
     let Some(definition) = registry.get(name) else {
         let names = registry.names().collect::<Vec<_>>().join(", ");
-        let unknown = CliError::new(ErrorKind::Config, format!("there is no provider `{name}`; nothing was changed"));
+        let unknown =
+            CliError::new(ErrorKind::Config, format!("there is no provider `{name}`; nothing was changed"));
         let unknown = match registry.suggest(name) {
             Some(near) => unknown.hinted(format!("did you mean `{near}`?")),
             None => unknown,
@@ -241,7 +244,11 @@ fn when(project: &Project) -> String {
     let state = store::inspect(&project.store_paths()).ok().map(|found| found.state);
     let session = state.as_ref().and_then(|state| state.session.as_ref());
     let fixed = session.and_then(|session| {
-        let option = session.overrides.iter().find(|over| over.key == "provider.name").map(|over| over.option.as_str());
+        let option = session
+            .overrides
+            .iter()
+            .find(|over| over.key == "provider.name")
+            .map(|over| over.option.as_str());
         option.or((!session.agent.is_empty()).then_some("--agent"))
     });
     match fixed {
@@ -272,7 +279,9 @@ mod tests {
 
     fn run(project: &Project, line: &str) -> (Result<ExitCode, CliError>, String, String) {
         let words = ["longhaul", "provider"].into_iter().chain(line.split_ascii_whitespace());
-        let Command::Provider(command) = Cli::try_parse_from(words).unwrap().command else { panic!("provider") };
+        let Command::Provider(command) = Cli::try_parse_from(words).unwrap().command else {
+            panic!("provider")
+        };
         let (mut output, captured) = Output::captured();
         let code = provider(&command, project, &mut output);
         (code, captured.out(), captured.err())
@@ -285,7 +294,8 @@ mod tests {
         let (code, out, _) = run(&project, "list --json");
         assert_eq!(code, Ok(ExitCode::Done));
         let list: serde_json::Value = serde_json::from_str(&out).unwrap();
-        let by_name = |name: &str| list.as_array().unwrap().iter().find(|p| p["name"] == name).unwrap().clone();
+        let by_name =
+            |name: &str| list.as_array().unwrap().iter().find(|p| p["name"] == name).unwrap().clone();
         let (claude, codex) = (by_name("claude"), by_name("codex"));
         assert!(claude["found"].as_str().unwrap().ends_with("/bin/claude"));
         assert_eq!((&claude["chain"], &claude["problem"]), (&json!(1), &json!(null)));
@@ -293,7 +303,10 @@ mod tests {
         assert_eq!(codex["problem"], "codex (on PATH) was not found");
         let (_, out, _) = run(&project, "list");
         assert!(out.lines().any(|line| line.starts_with("* claude     Claude Code")), "{out}");
-        assert!(out.lines().any(|line| line.starts_with("2 codex ") && line.ends_with("was not found")), "{out}");
+        assert!(
+            out.lines().any(|line| line.starts_with("2 codex ") && line.ends_with("was not found")),
+            "{out}"
+        );
     }
 
     #[test]
@@ -304,19 +317,29 @@ mod tests {
         assert!(error.message.contains("codex (on PATH) was not found; nothing was changed"), "{error}");
         assert_eq!(error.hints[0], "install it with: npm install -g @openai/codex");
         let error = run(&project, "use claud").0.unwrap_err();
-        assert_eq!((error.kind.exit_code(), error.hints[0].as_str()), (ExitCode::Usage, "did you mean `claude`?"));
+        assert_eq!(
+            (error.kind.exit_code(), error.hints[0].as_str()),
+            (ExitCode::Usage, "did you mean `claude`?")
+        );
         assert_eq!(run(&project, "use command").0.unwrap_err().kind.exit_code(), ExitCode::ProviderUnusable);
-        assert_eq!(run(&project, "use rehearsal").0.unwrap_err().kind.exit_code(), ExitCode::ProviderUnusable);
+        assert_eq!(
+            run(&project, "use rehearsal").0.unwrap_err().kind.exit_code(),
+            ExitCode::ProviderUnusable
+        );
         assert!(!project.paths.config.exists());
     }
 
     #[test]
     fn the_model_of_the_old_one_goes() {
         let (_dir, project) = project();
-        std::fs::write(&project.paths.config, "[provider]\nname = 'codex' # for now\nmodel = 'gpt-5.1'\n").unwrap();
+        std::fs::write(&project.paths.config, "[provider]\nname = 'codex' # for now\nmodel = 'gpt-5.1'\n")
+            .unwrap();
         let (code, out, err) = run(&project, "use claude");
         assert_eq!((code, out.as_str()), (Ok(ExitCode::Done), ""));
-        assert!(err.starts_with("the provider is now `claude` (was `codex`), with its own default model; "), "{err}");
+        assert!(
+            err.starts_with("the provider is now `claude` (was `codex`), with its own default model; "),
+            "{err}"
+        );
         assert_eq!(
             std::fs::read_to_string(&project.paths.config).unwrap(),
             "[provider]\nname = \"claude\" # for now\nmodel = \"\"\n"
