@@ -73,6 +73,12 @@ impl Environment {
         self.variables.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty())
     }
 
+    /// Whether a variable is set to what git takes for true.
+    pub(super) fn is_true(&self, name: &str) -> bool {
+        let value = self.get(name).and_then(OsStr::to_str).map(str::to_ascii_lowercase);
+        value.is_some_and(|value| !matches!(value.as_str(), "0" | "false" | "no" | "off"))
+    }
+
     /// The user's home folder.
     pub(super) fn home(&self) -> Option<&Path> {
         self.get("HOME").map(Path::new)
@@ -109,7 +115,8 @@ mod tests {
 
     #[test]
     fn drops_what_would_mislead_git_and_keeps_the_rest() {
-        let pairs = [("GIT_DIR", "/x"), ("GIT_TRACE2_EVENT", "1"), ("GIT_SSH", "ssh"), ("HOME", "/h"), ("PATH", "")];
+        let pairs =
+            [("GIT_DIR", "/x"), ("GIT_TRACE2_EVENT", "1"), ("GIT_SSH", "ssh"), ("HOME", "/h"), ("PATH", "")];
         let env = Environment::of(pairs.map(|(n, v)| (n.into(), v.into())));
         let names: Vec<_> = env.variables().map(|(name, _)| name.to_str().unwrap()).collect();
         assert_eq!(names, ["GIT_SSH", "HOME", "PATH"]);

@@ -4,6 +4,10 @@
 //! the very files that `git add -A` would take. Parents are the caller's business: who walks never asks about
 //! what lies in an ignored folder.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 use super::wildmatch;
 
 /// The rules of one ignore file.
@@ -49,6 +53,21 @@ impl Level<'_> {
         }
         false
     }
+}
+
+/// Whether `folder`, from the top of the work tree, or a folder above it is ignored. `level` has the rules of the
+/// whole repository; the ignore files on the way are read.
+pub(super) fn ignores_below(work_tree: &Path, level: &Level<'_>, folder: &Path) -> bool {
+    fn descend(work_tree: &Path, level: &Level<'_>, here: &Path, rest: &[&OsStr]) -> bool {
+        let [name, rest @ ..] = rest else { return false };
+        let text = std::fs::read(work_tree.join(here).join(".gitignore")).unwrap_or_default();
+        let rules = Rules::parse(&text);
+        let base = if here.as_os_str().is_empty() { 0 } else { here.as_os_str().len() + 1 };
+        let level = Level { rules: &rules, base, above: Some(level) };
+        let here = here.join(name);
+        level.ignores(here.as_os_str().as_bytes(), true) || descend(work_tree, &level, &here, rest)
+    }
+    descend(work_tree, level, Path::new(""), &folder.iter().collect::<Vec<_>>())
 }
 
 // === impl Rules ===
@@ -152,8 +171,6 @@ fn without_trailing_spaces(line: &[u8]) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::git::testing::Sandbox;
 
@@ -193,8 +210,30 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(7);
         let names = ["a", "b", "ab", "a.o", "b.o", "-", "]", "[a]", "a b", "x ", "**", "é"];
         let parts = [
-            "a", "b", "ab", "*", "**", "?", "[ab]", "[!a]", "[^b]", "[]-]", "[a-", "*.o", "a*", "**a", "a**", "\\*",
-            "\\", " ", "[[:alpha:]]", "é", "-", "***", "[\\]]", "x\\ ",
+            "a",
+            "b",
+            "ab",
+            "*",
+            "**",
+            "?",
+            "[ab]",
+            "[!a]",
+            "[^b]",
+            "[]-]",
+            "[a-",
+            "*.o",
+            "a*",
+            "**a",
+            "a**",
+            "\\*",
+            "\\",
+            " ",
+            "[[:alpha:]]",
+            "é",
+            "-",
+            "***",
+            "[\\]]",
+            "x\\ ",
         ];
         for round in 0..60 {
             let mut text = String::new();
@@ -213,7 +252,8 @@ mod tests {
                 let path = path.join("/");
                 // git asks the file system for the kind of a path.
                 let place = sandbox.path().join(&path);
-                let folder = if random.bool() { std::fs::create_dir_all(&place).is_ok() } else { place.is_dir() };
+                let folder =
+                    if random.bool() { std::fs::create_dir_all(&place).is_ok() } else { place.is_dir() };
                 if !folder && place.parent().is_some_and(Path::is_dir) {
                     let _ = std::fs::write(&place, "");
                 }
@@ -242,7 +282,10 @@ mod tests {
                 let ours = expected.unwrap_or_else(|| level.ignores(path.as_bytes(), *folder));
                 let gits = !answer[2].is_empty() && !answer[2].starts_with(b"!");
                 let rule = String::from_utf8_lossy(answer[2]);
-                assert_eq!(ours, gits, "round {round}: {path:?} folder={folder}, git: {rule:?}, rules: {text:?}");
+                assert_eq!(
+                    ours, gits,
+                    "round {round}: {path:?} folder={folder}, git: {rule:?}, rules: {text:?}"
+                );
             }
         }
     }

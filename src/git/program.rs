@@ -155,7 +155,9 @@ impl Program {
     /// A command to be run in `folder`. Hooks are off, and so is everything that would start background work.
     pub fn call<'a>(&'a self, folder: &Path, command: &str) -> Call<'a> {
         let mut arguments: Vec<OsString> = vec!["-C".into(), folder.into()];
-        for setting in ["core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "maintenance.auto=false"] {
+        for setting in
+            ["core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "maintenance.auto=false"]
+        {
             arguments.push("-c".into());
             arguments.push(setting.into());
         }
@@ -190,6 +192,12 @@ impl<'a> Call<'a> {
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.variables.push((name.into(), value.as_ref().into()));
         self
+    }
+
+    /// What it writes is synced before it ends, when `durable`. By itself git syncs packs but no loose objects.
+    pub fn durable(self, durable: bool) -> Self {
+        // The first setting is from git 2.36, the second is for older ones.
+        if durable { self.config("core.fsync=all").config("core.fsyncObjectFiles=true") } else { self }
     }
 
     /// Gives these bytes on standard input; without it there is none.
@@ -318,9 +326,13 @@ impl Running {
         let mut stdin = self.child.stdin.take();
         let mut stdout = self.child.stdout.take();
         let mut stderr = self.child.stderr.take();
-        for fd in [stdin.as_ref().map(AsFd::as_fd), stdout.as_ref().map(AsFd::as_fd), stderr.as_ref().map(AsFd::as_fd)]
-            .into_iter()
-            .flatten()
+        for fd in [
+            stdin.as_ref().map(AsFd::as_fd),
+            stdout.as_ref().map(AsFd::as_fd),
+            stderr.as_ref().map(AsFd::as_fd),
+        ]
+        .into_iter()
+        .flatten()
         {
             rustix::io::ioctl_fionbio(fd, true)?;
         }

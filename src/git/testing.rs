@@ -1,9 +1,10 @@
 //! A repository of its own for a test, with the real git as the oracle.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::{Environment, Program};
+use super::{Call, Durability, Environment, Opening, Program, Repo, saved};
 
 /// A fresh repository in a temporary folder, out of reach of the user's configuration.
 pub(super) struct Sandbox {
@@ -28,7 +29,7 @@ impl Sandbox {
     }
 
     /// The project folder.
-    pub(super) fn path(&self) -> std::path::PathBuf {
+    pub(super) fn path(&self) -> PathBuf {
         self.folder.path().join("work")
     }
 
@@ -55,11 +56,26 @@ impl Sandbox {
         String::from_utf8(output).unwrap().trim_end().to_owned()
     }
 
+    /// Runs git with these arguments before the subcommand, too.
+    pub(super) fn git_raw(&self, arguments: &[&str]) {
+        let call = self.program.call(&self.path(), "-c").arg("user.name=t");
+        call.args(["-c", "user.email=t@example.invalid"]).args(arguments).run().unwrap();
+    }
+
+    /// Runs git with more variables.
+    pub(super) fn git_env(&self, arguments: &[&str], variables: &[(&str, &str)]) -> String {
+        let call = variables.iter().fold(self.call(arguments), |call, (name, value)| call.env(name, value));
+        String::from_utf8(call.run().unwrap().stdout).unwrap().trim_end().to_owned()
+    }
+
     /// Runs git with input and accepted exit codes.
     pub(super) fn git_with(&self, arguments: &[&str], input: &[u8], accepted: &[i32]) -> Vec<u8> {
+        self.call(arguments).stdin(input).accept(accepted).run().unwrap().stdout
+    }
+
+    fn call(&self, arguments: &[&str]) -> Call<'_> {
         let call = self.program.call(&self.path(), arguments[0]).args(&arguments[1..]);
-        let call = call.config("user.name=t").config("user.email=t@example.invalid");
-        call.stdin(input).accept(accepted).run().unwrap().stdout
+        call.config("user.name=t").config("user.email=t@example.invalid")
     }
 
     /// Writes a file, with the folders above it.
@@ -67,6 +83,32 @@ impl Sandbox {
         let path = self.path().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, content).unwrap();
+    }
+
+    /// Opens the project with a program of its own, so that calls can be counted.
+    pub(super) fn open(&self) -> Repo {
+        self.open_with(&[], Durability::Process)
+    }
+
+    /// Opens the project with more variables.
+    pub(super) fn open_with(&self, variables: &[(&str, &str)], durability: Durability) -> Repo {
+        let program = Arc::new(Program::new(self.environment(variables)));
+        match Repo::open_with(&self.path(), &program, durability) {
+            Opening::Git(repo) => *repo,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What git would add: the tree of `git add -A` on a copy of the user's index.
+    pub(super) fn oracle(&self) -> String {
+        let copy = self.folder.path().join("oracle-index");
+        let git_dir = PathBuf::from(self.git(&["rev-parse", "--absolute-git-dir"]));
+        saved::copy(&git_dir.join("index"), &copy).unwrap();
+        let index = [("GIT_INDEX_FILE", copy.to_str().unwrap())];
+        let add = ["add", "-A", "--ignore-errors", "."];
+        let add = self.call(&add).env(index[0].0, index[0].1).config("advice.addEmbeddedRepo=false");
+        add.accept(&[0, 1]).run().unwrap();
+        self.git_env(&["write-tree"], &index)
     }
 
     /// Commits everything.
