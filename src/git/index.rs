@@ -126,6 +126,13 @@ impl File {
         }
     }
 
+    /// Sets what it is in the tree; true when that is something new.
+    pub(super) fn take(&mut self, id: Oid, mode: Mode) -> bool {
+        let changed = !self.present || self.id != id || self.mode != mode;
+        (self.present, self.id, self.mode) = (true, id, mode);
+        changed
+    }
+
     /// It cannot be looked at now: a tracked one stays as the index has it. True when that changes the tree.
     pub(super) fn keep(&mut self) -> bool {
         self.tracked && !std::mem::replace(&mut self.present, true)

@@ -18,6 +18,7 @@ use super::content::{Content, Conversion, Maker};
 use super::ignore::{Level, Rules};
 use super::index::{Cached, File, Folder, Mode, SubFolder};
 use super::listing::{Kind, Listing, open_file, open_folder};
+use super::seen::Seen;
 use super::stat::{Moment, Stat};
 use super::warning::{Warnings, Why};
 use super::{GitError, gitdir};
@@ -164,7 +165,7 @@ impl<'a> Scan<'a> {
             let file = &mut folder.files[at];
             // Without a commit to be seen it is left as the index has it, and not looked into.
             let head = if file.pinned { None } else { gitdir::head_commit(&self.absolute()) };
-            return Ok(take(file, head.unwrap_or(id), Mode::Repository));
+            return Ok(file.take(head.unwrap_or(id), Mode::Repository));
         }
         let known = folder.find_folder(bytes);
         let tracked = known.is_ok_and(|at| folder.folders[at].folder.tracked);
@@ -213,9 +214,9 @@ impl<'a> Scan<'a> {
                 let mut file = File::unknown(bytes);
                 if let Ok(at) = folder.find_file(bytes) {
                     seen.files[at] = true;
-                    return Ok(take(&mut folder.files[at], head, Mode::Repository));
+                    return Ok(folder.files[at].take(head, Mode::Repository));
                 }
-                take(&mut file, head, Mode::Repository);
+                file.take(head, Mode::Repository);
                 seen.new_files.push(file);
                 Ok(true)
             }
@@ -317,7 +318,7 @@ impl<'a> Scan<'a> {
                 file.stat = stat;
                 file.stale = !settled || stat.is_racy(self.now);
                 file.settled = false;
-                Ok((true, take(file, id, mode)))
+                Ok((true, file.take(id, mode)))
             }
             Content::ForProgram => {
                 // Its blob comes after the walk; until then it is not in the tree.
@@ -406,71 +407,6 @@ impl<'a> Scan<'a> {
         use std::os::unix::ffi::OsStrExt;
         self.maker.work_tree.join(std::ffi::OsStr::from_bytes(&self.path))
     }
-}
-
-/// Which of a folder's known names were met, and the new ones.
-struct Seen {
-    files: Vec<bool>,
-    folders: Vec<bool>,
-    new_files: Vec<File>,
-    new_folders: Vec<SubFolder>,
-}
-
-// === impl Seen ===
-
-impl Seen {
-    fn new(folder: &Folder) -> Self {
-        Seen {
-            files: vec![false; folder.files.len()],
-            folders: vec![false; folder.folders.len()],
-            new_files: Vec::new(),
-            new_folders: Vec::new(),
-        }
-    }
-
-    /// A known file that cannot be looked at now stays as it was. True when that changes the tree.
-    fn keep_file(&mut self, folder: &mut Folder, known: Result<usize, usize>) -> bool {
-        known.is_ok_and(|at| {
-            self.files[at] = true;
-            folder.files[at].keep()
-        })
-    }
-
-    /// Takes out what was not met and puts in what is new. True when that changes the tree.
-    fn apply(self, folder: &mut Folder) -> bool {
-        let mut changed = false;
-        let mut seen = self.files.into_iter();
-        folder.files.retain_mut(|file| {
-            if seen.next() == Some(true) || file.pinned {
-                return true;
-            }
-            changed |= std::mem::replace(&mut file.present, false);
-            file.tracked
-        });
-        let mut seen = self.folders.into_iter();
-        folder.folders.retain_mut(|sub| {
-            if seen.next() != Some(true) {
-                changed |= sub.folder.remove_all();
-            }
-            !sub.folder.files.is_empty() || !sub.folder.folders.is_empty()
-        });
-        if !self.new_files.is_empty() {
-            folder.files.extend(self.new_files);
-            folder.files.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        }
-        if !self.new_folders.is_empty() {
-            folder.folders.extend(self.new_folders);
-            folder.folders.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        }
-        changed
-    }
-}
-
-/// Sets what a file is in the tree; true when that is something new.
-fn take(file: &mut File, id: Oid, mode: Mode) -> bool {
-    let changed = !file.present || file.id != id || file.mode != mode;
-    (file.present, file.id, file.mode) = (true, id, mode);
-    changed
 }
 
 /// Names that git refuses because NTFS takes them for `.git` (`core.protectNTFS`, on by default everywhere).
