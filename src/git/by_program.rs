@@ -213,7 +213,13 @@ impl Backend for ByProgram {
     }
 
     fn delete_reference(&mut self, name: &str, old: CommitId) -> Result<(), GitError> {
-        contended(name, self.call("update-ref").args(["-d", name, &old.to_string()]).run().map(drop))
+        match self.call("update-ref").args(["-d", name, &old.to_string()]).run() {
+            // Somebody was faster.
+            Err(ProgramError::Failed { stderr, .. }) if stderr.contains("unable to resolve reference") => {
+                Ok(())
+            }
+            result => contended(name, result.map(drop)),
+        }
     }
 
     fn changes(&mut self, from: TreeId, to: TreeId, limit: usize) -> Result<Changes, GitError> {

@@ -205,7 +205,8 @@ fn is_rebuilt(fd: BorrowedFd<'_>, listing: &Listing) -> bool {
     const SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
     let tagged = || read(fd, c"CACHEDIR.TAG", SIGNATURE.len() as u64).is_some_and(|text| text == SIGNATURE);
     listing.iter().any(|(name, kind)| {
-        kind == Kind::File && (name.to_bytes() == b"pyvenv.cfg" || (name.to_bytes() == b"CACHEDIR.TAG" && tagged()))
+        kind == Kind::File
+            && (name.to_bytes() == b"pyvenv.cfg" || (name.to_bytes() == b"CACHEDIR.TAG" && tagged()))
     })
 }
 
@@ -285,8 +286,14 @@ mod tests {
         assert!(bench.changed());
         bench.write("Cargo.toml", "");
         bench.changed();
-        for path in [".longhaul/state.db", ".git/HEAD", "node_modules/x", "target/x", "a/__pycache__/x", "v/pyvenv.cfg"]
-        {
+        for path in [
+            ".longhaul/state.db",
+            ".git/HEAD",
+            "node_modules/x",
+            "target/x",
+            "a/__pycache__/x",
+            "v/pyvenv.cfg",
+        ] {
             bench.write(path, "x");
         }
         bench.write("cache/CACHEDIR.TAG", "Signature: 8a477f597d28d172789f06886806bc55\n# x");

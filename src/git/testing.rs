@@ -111,6 +111,12 @@ impl Sandbox {
         self.git_env(&["write-tree"], &index)
     }
 
+    /// Commits everything but one folder.
+    pub(super) fn commit_all_but(&self, folder: &str) {
+        self.git(&["add", "-A", ".", &format!(":(exclude){folder}")]);
+        self.git(&["commit", "-q", "-m", "x"]);
+    }
+
     /// Commits everything.
     pub(super) fn commit_all(&self) {
         self.git(&["add", "-A"]);
