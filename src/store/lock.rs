@@ -293,6 +293,19 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_on_a_file_that_is_no_longer_there_is_not_taken_for_the_lock() {
+        let project = Project::new();
+        let paths = &project.paths;
+        fs::create_dir_all(&paths.dir).unwrap();
+        let file = File::create(&paths.lock).unwrap();
+        assert!(same_file(&file, paths).unwrap());
+        fs::remove_file(&paths.lock).unwrap();
+        assert!(!same_file(&file, paths).unwrap());
+        let _other = File::create(&paths.lock).unwrap();
+        assert!(!same_file(&file, paths).unwrap());
+    }
+
+    #[test]
     fn what_is_in_the_file_never_blocks() {
         for content in [&b""[..], b"\0\xff garbage", br#"{"pid":1,"command":"dead"}"#] {
             let project = Project::new();

@@ -99,6 +99,47 @@ fn one_flipped_byte_is_found_or_harmless_wherever_it_is() {
 }
 
 #[test]
+fn another_number_in_the_state_is_found() {
+    let (project, state) = story(3, true);
+    edit(&project, r#"UPDATE state SET doc = replace(doc, '"delivered":', '"delivered":1')"#);
+    assert_recovers(&project, &state, "another number");
+}
+
+#[test]
+fn an_index_that_does_not_lead_to_its_event_is_found() {
+    let (project, state) = story(3, true);
+    let bytes = fs::read(&project.paths.state_db).unwrap();
+    let id = segments::read_after(&project.paths, 4, 1).unwrap()[0].id.0.to_bytes();
+    let places = bytes.windows(16).enumerate().filter(|(_, window)| *window == id).map(|(at, _)| at);
+    // Leaves of an index begin with 10 (https://sqlite.org/fileformat2.html#b_tree_pages).
+    let in_index: Vec<usize> = places.filter(|at| bytes[at / 4096 * 4096] == 10).collect();
+    assert_eq!(in_index.len(), 1);
+    flip(&project.paths.state_db, in_index[0] as u64 + 9, 1);
+    assert_recovers(&project, &state, "index");
+}
+
+#[test]
+fn a_damaged_version_is_not_taken_for_a_later_one() {
+    let (project, state) = story(3, true);
+    edit(&project, "UPDATE meta SET value = '7' WHERE key = 'schema'");
+    assert_recovers(&project, &state, "meta");
+    edit(&project, "PRAGMA user_version = 7");
+    assert_recovers(&project, &state, "header");
+}
+
+#[test]
+fn a_log_without_its_database_is_not_replayed_into_a_new_one() {
+    let (project, _) = story(3, false);
+    fs::remove_file(&project.paths.state_db).unwrap();
+    fs::remove_file(&project.paths.events).unwrap();
+    let log = fs::read(project.paths.wal()).unwrap();
+    let opened = open(&project).unwrap();
+    assert_eq!((&*opened.state, opened.recovery), (&State::default(), None));
+    let kept = project.paths.dir.join("state.db.corrupt-20260822T120000Z-wal");
+    assert_eq!(fs::read(kept).unwrap(), log);
+}
+
+#[test]
 fn one_flipped_byte_of_the_write_ahead_log_is_found_or_harmless() {
     let (project, state) = story(4, false);
     let size = fs::metadata(project.paths.wal()).unwrap().len();
