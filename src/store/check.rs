@@ -127,17 +127,17 @@ mod tests {
             let checker = scope.spawn(|| {
                 let conn = connect::reader(&project.paths.state_db, Access::Live).unwrap();
                 let mut last = 0;
-                while !done.load(Ordering::Relaxed) {
+                for _ in 0..160 {
                     let loaded = load(&conn, &project.paths.state_db).unwrap();
                     assert!(loaded.state.seq >= last);
                     last = loaded.state.seq;
                 }
+                done.store(true, Ordering::Relaxed);
             });
             let mut author = Author::new();
-            for _ in 0..500 {
+            while !done.load(Ordering::Relaxed) && !checker.is_finished() {
                 db.commit(author.notices(1)).unwrap();
             }
-            done.store(true, Ordering::Relaxed);
             checker.join().unwrap();
         });
     }

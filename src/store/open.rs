@@ -281,4 +281,6 @@ fn size_of(path: &Path) -> Result<Option<u64>, StoreError> {
 }
 
 #[cfg(test)]
+mod damage;
+#[cfg(test)]
 mod tests;
