@@ -68,3 +68,6 @@ fn fill(file: &mut File) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

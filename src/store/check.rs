@@ -24,6 +24,8 @@ pub(crate) fn load(conn: &Connection, path: &Path) -> Result<Loaded, StoreError>
     let corrupt = |why: String| StoreError::Corrupt { path: path.to_owned(), why };
     let sqlite = |error: rusqlite::Error| distrust(path, conn, &error);
 
+    // One moment for all of it: the job of an actor that died, or a session beside a reader, may still commit.
+    let _snapshot = conn.unchecked_transaction().map_err(sqlite)?;
     match schema::version(conn).map_err(sqlite)? {
         Version::Known(_) => {}
         Version::Newer(found) => {
@@ -34,7 +36,8 @@ pub(crate) fn load(conn: &Connection, path: &Path) -> Result<Loaded, StoreError>
             return Err(corrupt("its header and its tables contradict each other".into()));
         }
     }
-    let verdict: String = conn.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(sqlite)?;
+    let verdict: String =
+        conn.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)).map_err(sqlite)?;
     if verdict != "ok" {
         return Err(corrupt(verdict));
     }
@@ -86,7 +89,7 @@ fn check_events(conn: &Connection, first: u64, last: u64) -> rusqlite::Result<Re
 
 /// While a database is being checked, tables that are not there or have another shape are damage too; what the
 /// system refuses is not.
-fn distrust(path: &Path, conn: &Connection, error: &rusqlite::Error) -> StoreError {
+pub(crate) fn distrust(path: &Path, conn: &Connection, error: &rusqlite::Error) -> StoreError {
     let refused = matches!(
         error.sqlite_error_code(),
         Some(

@@ -165,3 +165,83 @@ impl de::Error for TagError {
         TagError::UnknownType
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::store::testing::{Author, body, fold, noon, notice};
+
+    proptest! {
+        #[test]
+        fn a_line_says_all_of_its_event(body in body(), seq in 1..1_000_000u64) {
+            let event = Author::new().draft(body).at(seq);
+            let mut line = Vec::new();
+            encode(&event, &mut line).unwrap();
+            prop_assert_eq!(line.iter().filter(|&&byte| byte == b'\n').count(), 1);
+            let text = String::from_utf8(line).unwrap();
+            let parsed = EventLine::parse(text.trim_end().to_owned()).unwrap();
+            prop_assert_eq!((parsed.seq, parsed.id, parsed.snapshot), (seq, event.id, false));
+            prop_assert_eq!(parsed.event(), Some(event));
+        }
+
+        #[test]
+        fn a_snapshot_says_all_of_the_state(bodies in proptest::collection::vec(body(), 0..20)) {
+            let mut author = Author::new();
+            let drafts = author.batch(bodies);
+            let events: Vec<Event> = drafts.into_iter().zip(1..).map(|(draft, seq)| draft.at(seq)).collect();
+            let state = fold(&events);
+            let mut line = Vec::new();
+            snapshot_line(&state, noon(), &mut line).unwrap();
+            let event = decode(&line[..line.len() - 1]).unwrap();
+            prop_assert_eq!(event.seq, state.seq);
+            let mut again = State::default();
+            again.apply(&event);
+            prop_assert_eq!(again, state);
+        }
+    }
+
+    fn line_of(body: Body) -> String {
+        let mut line = Vec::new();
+        encode(&Author::new().draft(body).at(1), &mut line).unwrap();
+        String::from_utf8(line).unwrap()
+    }
+
+    #[test]
+    fn a_type_of_a_later_version_is_kept_without_its_data() {
+        let line = line_of(notice(1)).replace("\"notice\"", "\"quantum_leap\"");
+        let event = decode(line.as_bytes()).unwrap();
+        assert_eq!((event.seq, event.body), (1, Body::Unknown));
+    }
+
+    #[test]
+    fn a_known_type_with_damaged_data_is_no_event() {
+        let line = line_of(notice(1)).replace("\"message\"", "\"massage\"");
+        assert_eq!(decode(line.as_bytes()), None);
+        assert_eq!(decode(b"{\"id\":\"01"), None);
+        assert_eq!(decode(b""), None);
+    }
+
+    #[test]
+    fn fields_of_a_later_version_are_passed_over() {
+        let line = line_of(notice(1)).replace("\"level\"", "\"colour\":\"blue\",\"level\"");
+        assert_eq!(decode(line.as_bytes()).unwrap().body, notice(1));
+    }
+
+    #[test]
+    fn a_place_that_no_database_can_hold_is_damage() {
+        let line = line_of(notice(1)).replace("\"seq\":1", "\"seq\":18446744073709551615");
+        assert!(EventLine::parse(line).is_none());
+    }
+
+    #[test]
+    fn checksums_cover_place_identity_and_text() {
+        let sum = event_crc(1, b"id", b"line");
+        for other in
+            [event_crc(2, b"id", b"line"), event_crc(1, b"ie", b"line"), event_crc(1, b"id", b"lime")]
+        {
+            assert_ne!(other, sum);
+        }
+    }
+}

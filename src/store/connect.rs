@@ -9,6 +9,8 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 
 use super::Durability;
+use super::check::distrust;
+use super::error::StoreError;
 use super::paths::StorePaths;
 
 /// How long a connection waits for another one. Writers hold the database for less than a millisecond; a reader
@@ -37,12 +39,19 @@ pub(crate) enum Access {
     Left,
 }
 
-/// Opens an existing database for the session's writer.
-pub(crate) fn writer(path: &Path, durability: Durability) -> rusqlite::Result<Connection> {
+/// Opens an existing database for the session's writer. Until [`leave_as_it_is`] is
+/// turned off, closing it does not tidy it up: it may turn out to be damaged.
+pub(crate) fn writer(path: &Path, durability: Durability) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let conn = Connection::open_with_flags(path, flags)?;
+    let conn = Connection::open_with_flags(path, flags).map_err(|e| StoreError::sqlite_open(path, &e))?;
+    set_up_writer(&conn, durability).map_err(|error| distrust(path, &conn, &error))?;
+    Ok(conn)
+}
+
+fn set_up_writer(conn: &Connection, durability: Durability) -> rusqlite::Result<()> {
     conn.busy_timeout(BUSY)?;
-    set_wal(&conn)?;
+    leave_as_it_is(conn, true)?;
+    set_wal(conn)?;
     let synchronous = match durability {
         Durability::Power => "FULL",
         Durability::Process => "NORMAL",
@@ -50,8 +59,12 @@ pub(crate) fn writer(path: &Path, durability: Durability) -> rusqlite::Result<Co
     conn.execute_batch(&format!(
         "PRAGMA synchronous={synchronous}; PRAGMA wal_autocheckpoint={AUTO_CHECKPOINT}; \
          PRAGMA cache_size=-{CACHE_KIB}; PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF;"
-    ))?;
-    Ok(conn)
+    ))
+}
+
+/// With `on`, closing `conn` neither moves the log into the database nor deletes any file.
+pub(crate) fn leave_as_it_is(conn: &Connection, on: bool) -> rusqlite::Result<()> {
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, on).map(drop)
 }
 
 /// Switches to WAL. Where a file system cannot share memory SQLite stays with its rollback journal, which is slower
@@ -72,15 +85,18 @@ fn set_wal(conn: &Connection) -> rusqlite::Result<()> {
     }
 }
 
-/// Creates a database at `path`, which must not exist, for the first transaction. Nobody else knows
-/// it yet, so it has no log and no locks.
+/// Opens the empty file at `path` as a new database. Nobody else knows it yet, so it needs no journal and no syncs.
 pub(crate) fn scratch(path: &Path) -> rusqlite::Result<Connection> {
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags)?;
-    conn.busy_timeout(BUSY)?;
-    conn.execute_batch("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA locking_mode=EXCLUSIVE;")?;
+    conn.execute_batch("PRAGMA locking_mode=EXCLUSIVE; PRAGMA synchronous=OFF; PRAGMA journal_mode=OFF;")?;
     Ok(conn)
+}
+
+/// Closes a database made by [`scratch`]. The switch to WAL is made here, where it costs no sync.
+pub(crate) fn finish(conn: Connection) -> rusqlite::Result<()> {
+    set_wal(&conn)?;
+    conn.close().map_err(|(_, error)| error)
 }
 
 /// How to look at the database now; `held`: a session holds the project's lock.
@@ -95,25 +111,30 @@ pub(crate) fn access(paths: &StorePaths, held: bool) -> Access {
 }
 
 /// Opens the database at `path` for reading only.
-pub(crate) fn reader(path: &Path, access: Access) -> rusqlite::Result<Connection> {
+pub(crate) fn reader(path: &Path, access: Access) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = match access {
-        Access::Live => Connection::open_with_flags(path, flags)?,
+        Access::Live => Connection::open_with_flags(path, flags),
         Access::Settled => {
-            Connection::open_with_flags(immutable_uri(path), flags | OpenFlags::SQLITE_OPEN_URI)?
+            Connection::open_with_flags(immutable_uri(path), flags | OpenFlags::SQLITE_OPEN_URI)
         }
         // Without locks and in exclusive mode the log's index is built on the heap.
-        Access::Left => Connection::open_with_flags_and_vfs(path, flags, c"unix-none")?,
+        Access::Left => Connection::open_with_flags_and_vfs(path, flags, c"unix-none"),
     };
+    let conn = conn.map_err(|error| StoreError::sqlite_open(path, &error))?;
+    set_up_reader(&conn, access).map_err(|error| distrust(path, &conn, &error))?;
+    Ok(conn)
+}
+
+fn set_up_reader(conn: &Connection, access: Access) -> rusqlite::Result<()> {
     conn.busy_timeout(BUSY)?;
     if access == Access::Left {
-        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        leave_as_it_is(conn, true)?;
         conn.query_row("PRAGMA locking_mode=EXCLUSIVE", [], |_| Ok(()))?;
     }
     conn.execute_batch(&format!(
         "PRAGMA query_only=ON; PRAGMA cache_size=-{CACHE_KIB}; PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF;"
-    ))?;
-    Ok(conn)
+    ))
 }
 
 /// `path` as a `file:` URI with `immutable=1`.

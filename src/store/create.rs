@@ -52,7 +52,7 @@ fn fill(path: &Path, state: &State, events: &[EventLine]) -> rusqlite::Result<()
     schema::migrate(&mut conn, 0)?;
     let first = events.first().map_or(state.seq + 1, |event| event.seq);
     insert(&mut conn, state, first, events)?;
-    conn.close().map_err(|(_, error)| error)
+    connect::finish(conn)
 }
 
 fn insert(conn: &mut Connection, state: &State, first: u64, events: &[EventLine]) -> rusqlite::Result<()> {

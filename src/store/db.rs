@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, 
 
 use super::Durability;
 use super::check::stored_state;
-use super::codec::{EventLine, encode, event_crc, state_crc};
+use super::codec::{EventLine, decode, encode, event_crc, state_crc};
 use super::error::StoreError;
 use super::link::Links;
 use super::paths::StorePaths;
@@ -25,6 +25,10 @@ const SLACK: u64 = 256;
 /// How far beyond [`KEEP`] it may grow before a commit prunes, when nobody calls [`Db::maintain`].
 const HARD_SLACK: u64 = 2_000;
 
+/// Commits after which [`Db::maintain`] moves the write-ahead log into the database: at some six pages a commit well
+/// before a commit would have to.
+const CHECKPOINT: u32 = 64;
+
 /// Events that one pruning step removes: about as many pages as one commit of a busy iteration.
 const PRUNE_STEP: u64 = 500;
 
@@ -40,6 +44,8 @@ pub struct Db {
     pub(super) state: Arc<State>,
     /// The oldest event kept; see [`check::Loaded`](super::check::Loaded).
     pub(super) first: u64,
+    /// Commits since the write-ahead log was last moved into the database.
+    pub(super) logged: u32,
     /// Scratch space for the lines of a batch and for the state, kept so that a commit allocates little.
     pub(super) buffer: Vec<u8>,
 }
@@ -63,7 +69,7 @@ impl Db {
         Arc::clone(&self.state)
     }
 
-    /// A connection of its own for reading.
+    /// A connection of its own for reading, for as long as this database is open.
     pub fn reader(&self) -> Reader {
         Reader::live(self.paths.clone())
     }
@@ -86,6 +92,7 @@ impl Db {
         };
         self.state = state;
         self.first = first;
+        self.logged = self.logged.saturating_add(1);
         self.links.seen_log(&self.paths);
         if self.kept() > KEEP + HARD_SLACK {
             // The commit went through; pruning is tried again at the next one.
@@ -94,19 +101,25 @@ impl Db {
         Ok(committed)
     }
 
-    /// Housekeeping while nothing waits for a commit: moves the write-ahead log into the database and prunes old
-    /// events, one step at a time. Cheap when there is nothing to do.
+    /// Housekeeping while nothing waits for a commit: prunes old events, one step at a time, and moves the write-ahead
+    /// log into the database. Returns at once when there is nothing to do; else it takes some milliseconds.
     pub fn maintain(&mut self) -> Result<(), StoreError> {
         if self.kept() > KEEP + SLACK {
             self.prune()?;
+        } else if self.logged < CHECKPOINT {
+            return Ok(());
         }
+        self.logged = 0;
         self.conn
             .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
             .map_err(|error| self.sqlite(&error))
     }
 
-    /// Closes the database; everything is then in `state.db` itself.
+    /// Closes the database; everything is then in `state.db` itself, unless somebody is reading at this moment.
     pub fn close(self) -> Result<(), StoreError> {
+        self.conn
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+            .map_err(|error| self.sqlite(&error))?;
         let path = self.paths.state_db;
         self.conn.close().map_err(|(conn, error)| StoreError::sqlite(&path, &conn, &error))
     }
@@ -137,9 +150,7 @@ impl Db {
         match failure {
             Failure::Sqlite(error) => self.sqlite(&error),
             Failure::Corrupt(why) => StoreError::Corrupt { path, why: why.into() },
-            Failure::Encode(error) => {
-                StoreError::Other { path, detail: format!("event cannot be written: {error}") }
-            }
+            Failure::Differs | Failure::Encode(_) => StoreError::Other { path, detail: failure.to_string() },
         }
     }
 }
@@ -159,6 +170,8 @@ enum Failure {
     Sqlite(#[from] rusqlite::Error),
     #[error("{0}")]
     Corrupt(&'static str),
+    #[error("a batch is repeated with other events than are stored")]
+    Differs,
     #[error(transparent)]
     Encode(#[from] serde_json::Error),
 }
@@ -194,6 +207,11 @@ impl Attempt<'_> {
                 let start = buffer.len();
                 encode(&event, buffer)?;
                 let line = text(&buffer[start..buffer.len() - 1])?;
+                debug_assert_eq!(
+                    decode(line.as_bytes()).as_ref(),
+                    Some(&event),
+                    "an event that does not read back"
+                );
                 let id = event.id.0.to_bytes();
                 insert.execute(params![
                     Seq(event.seq),
@@ -254,12 +272,12 @@ fn stored_batch(
     let mut lines = String::new();
     for (draft, line) in drafts.iter().zip(&stored) {
         let event = line.event().filter(|event| event.id == draft.id);
-        events.push(event.ok_or(Failure::Corrupt("a stored batch differs from the one that is repeated"))?);
+        events.push(event.ok_or(Failure::Differs)?);
         lines.push_str(&line.text);
         lines.push('\n');
     }
     if events.len() != drafts.len() {
-        return Err(Failure::Corrupt("a stored batch is shorter than the one that is repeated"));
+        return Err(Failure::Differs);
     }
     Ok(Committed { events: events.into(), lines: lines.into(), state })
 }
@@ -276,58 +294,17 @@ pub(super) fn put_state(conn: &Connection, seq: u64, first: u64, doc: &[u8]) -> 
 /// Removes the events below `target`; what is then the oldest one.
 fn prune_below(conn: &mut Connection, target: u64) -> Result<u64, Failure> {
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let (Seq(seq), Seq(first), doc): (_, _, String) =
-        tx.query_row("SELECT seq, first, doc FROM state", [], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-        })?;
+    let (state, first) = tx
+        .query_row("SELECT seq, first, doc, crc FROM state", [], stored_state)?
+        .map_err(Failure::Corrupt)?;
     if target <= first {
         return Ok(first);
     }
     tx.prepare_cached("DELETE FROM events WHERE seq < ?1")?.execute([Seq(target)])?;
-    put_state(&tx, seq, target, doc.as_bytes())?;
+    put_state(&tx, state.seq, target, &serde_json::to_vec(&state)?)?;
     tx.commit()?;
     Ok(target)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::domain::event::Body;
-    use crate::domain::ids::IdSource;
-    use crate::store::{Journal, JournalLimits, OpenOptions, inspect};
-
-    #[test]
-    fn smoke() {
-        let dir = tempfile::tempdir().unwrap();
-        let paths = StorePaths::new(dir.path());
-        let now = jiff::Timestamp::from_second(1_800_000_000).unwrap();
-        let options = OpenOptions { durability: Durability::Process, fresh: false, now };
-        let opened = Db::open(&paths, options).unwrap();
-        let mut db = opened.db;
-        let mut journal = Journal::new(paths.clone(), JournalLimits::default());
-        journal.catch_up(&opened.state, &mut db, now).unwrap();
-        let mut ids = IdSource::new(Some(1));
-        let draft = Draft {
-            id: EventId(ids.next(now)),
-            time: now,
-            session: None,
-            lane: None,
-            iteration: None,
-            attempt: None,
-            provider: None,
-            body: Body::Notice { code: "x".into(), message: "y".into() },
-        };
-        let committed = db.commit(vec![draft.clone()]).unwrap();
-        journal.append(&committed).unwrap();
-        let again = db.commit(vec![draft]).unwrap();
-        assert_eq!(again.events, committed.events);
-        assert_eq!(db.reader().tail(10).unwrap().len(), 1);
-        assert_eq!(inspect(&paths).unwrap().state, db.state());
-        println!("{}", std::fs::read_to_string(&paths.events).unwrap());
-        db.close().unwrap();
-        assert!(inspect(&paths).unwrap().problem.is_none());
-        for e in std::fs::read_dir(&paths.dir).unwrap() {
-            println!("{:?}", e.unwrap());
-        }
-    }
-}
+mod tests;

@@ -108,15 +108,15 @@ impl StoreError {
                 if failure.extended_code == ffi::SQLITE_IOERR_SHORT_READ {
                     return StoreError::Corrupt { path, why: detail };
                 }
-                // Quotas and inodes reach us only through the errno of the failed call.
-                match errno.filter(|&errno| errno != 0).map(io::Error::from_raw_os_error) {
-                    Some(cause) => match StoreError::io(&path, &cause) {
-                        StoreError::Other { path, .. } => {
-                            StoreError::Other { path, detail: format!("{detail} ({cause})") }
-                        }
-                        told => told,
+                // Quotas and inodes reach us only through the errno of the failed call, when it is kept at all.
+                let cause = errno.filter(|&errno| errno != 0).map(io::Error::from_raw_os_error);
+                match cause.as_ref().map(|cause| StoreError::io(&path, cause)) {
+                    Some(told @ (StoreError::Full { .. } | StoreError::ReadOnly { .. })) => told,
+                    _ if nothing_left(&path) => StoreError::Full { path, detail },
+                    _ => match cause {
+                        Some(cause) => StoreError::Other { path, detail: format!("{detail} ({cause})") },
+                        None => StoreError::Other { path, detail },
                     },
-                    None => StoreError::Other { path, detail },
                 }
             }
             _ => StoreError::Other { path, detail },
@@ -127,6 +127,12 @@ impl StoreError {
     pub fn is_full(&self) -> bool {
         matches!(self, StoreError::Full { .. })
     }
+}
+
+/// The file system of `path` has no free block or no free inode for us. One that does not count inodes says 0 of 0.
+fn nothing_left(path: &Path) -> bool {
+    let Some(stat) = path.parent().and_then(|dir| rustix::fs::statvfs(dir).ok()) else { return false };
+    stat.f_bavail == 0 || (stat.f_files > 0 && stat.f_favail == 0)
 }
 
 /// The errno of the last failed system call of `conn`; SQLite folds quotas and inodes into one I/O error.

@@ -388,3 +388,6 @@ fn torn_line(file: &mut File, len: u64) -> io::Result<Vec<u8>> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,6 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use rusqlite::backup::Backup;
-use rusqlite::config::DbConfig;
 
 use super::connect;
 use super::create::{self, Scratch};
@@ -108,11 +107,11 @@ impl Db {
             fs::rename(path, &kept).map_err(|error| StoreError::io(&kept, &error))?;
         }
         create::install(scratch, &self.paths, self.durability)?;
-        let conn = connect::writer(path, self.durability).map_err(|e| StoreError::sqlite_open(path, &e))?;
+        let conn = connect::writer(path, self.durability)?;
+        connect::leave_as_it_is(&conn, false).map_err(|error| StoreError::sqlite(path, &conn, &error))?;
         let old = std::mem::replace(&mut self.conn, conn);
         // The old connection must not tidy up: the names are those of the new one's files now.
-        old.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
-            .map_err(|error| self.sqlite(&error))?;
+        connect::leave_as_it_is(&old, true).map_err(|error| StoreError::sqlite(path, &old, &error))?;
         drop(old);
         self.links = Links::of(&self.paths)?;
         Ok(Some("state.db"))
@@ -122,6 +121,97 @@ impl Db {
     fn copy_to(&self, path: &Path) -> rusqlite::Result<()> {
         let mut to = connect::scratch(path)?;
         Backup::new(&self.conn, &mut to)?.step(-1)?;
-        to.close().map_err(|(_, error)| error)
+        connect::finish(to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing::{Author, Project, noon};
+    use crate::store::{Reader, inspect};
+
+    /// Deletes something, and expects it back with everything in it.
+    fn restores_after(delete: impl Fn(&StorePaths)) {
+        let project = Project::new();
+        let (mut db, mut journal) = project.start();
+        let mut author = Author::new();
+        let mut reader = db.reader();
+        for round in 0..3 {
+            assert_eq!(db.ensure_linked(noon()).unwrap(), None);
+            journal.append(&db.commit(author.notices(3)).unwrap()).unwrap();
+            assert_eq!(db.ensure_linked(noon()).unwrap(), None);
+            delete(&project.paths);
+            // What is committed in between is in it too.
+            journal.append(&db.commit(author.notices(1)).unwrap()).unwrap();
+            assert_eq!(db.ensure_linked(noon()).unwrap(), Some("state.db"), "round {round}");
+            assert_eq!(db.ensure_linked(noon()).unwrap(), None);
+            assert_eq!(reader.state().unwrap(), Some(db.state()));
+            journal.append(&db.commit(author.notices(1)).unwrap()).unwrap();
+            assert_eq!(*inspect(&project.crashed().paths).unwrap().state, *db.state());
+        }
+        let state = db.state();
+        assert_eq!(state.seq, 15);
+        drop(db);
+        let opened = project.open();
+        assert_eq!((opened.recovery, opened.state), (None, state));
+        let temporary = fs::read_dir(&project.paths.dir).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(temporary.filter(|name| name.to_str().unwrap().contains("tmp")).count(), 0);
+    }
+
+    #[test]
+    fn the_whole_folder() {
+        restores_after(|paths| fs::remove_dir_all(&paths.dir).unwrap());
+    }
+
+    #[test]
+    fn the_database_alone() {
+        restores_after(|paths| fs::remove_file(&paths.state_db).unwrap());
+    }
+
+    #[test]
+    fn the_write_ahead_log_alone() {
+        restores_after(|paths| fs::remove_file(paths.wal()).unwrap());
+    }
+
+    #[test]
+    fn the_database_moved_away() {
+        restores_after(|paths| {
+            fs::rename(&paths.dir, paths.project.join(format!("old-{}", fastrand::u64(..)))).unwrap()
+        });
+    }
+
+    #[test]
+    fn what_somebody_put_in_its_place_is_kept() {
+        let project = Project::new();
+        let (mut db, _) = project.start();
+        db.commit(Author::new().notices(3)).unwrap();
+        fs::remove_file(&project.paths.state_db).unwrap();
+        fs::write(&project.paths.state_db, "mine").unwrap();
+        assert_eq!(db.ensure_linked(noon()).unwrap(), Some("state.db"));
+        let kept = project.paths.dir.join("state.db.replaced-20260822T120000Z");
+        assert_eq!(fs::read_to_string(kept).unwrap(), "mine");
+        assert_eq!(Reader::new(project.paths.clone()).state().unwrap(), Some(db.state()));
+    }
+
+    #[test]
+    fn restoring_leaks_no_descriptor() {
+        let project = Project::new();
+        let (mut db, _) = project.start();
+        let mut author = Author::new();
+        let open = || {
+            let links = fs::read_dir("/proc/self/fd")
+                .unwrap()
+                .filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+            links.filter(|to| to.starts_with(project.folder.path())).count()
+        };
+        db.commit(author.notices(1)).unwrap();
+        let before = open();
+        for _ in 0..10 {
+            fs::remove_dir_all(&project.paths.dir).unwrap();
+            db.ensure_linked(noon()).unwrap();
+            db.commit(author.notices(1)).unwrap();
+        }
+        assert_eq!(open(), before);
     }
 }

@@ -15,8 +15,9 @@ use serde::{Deserialize, Serialize};
 use super::link::FileId;
 use super::paths::StorePaths;
 
-/// How often a lock that nobody seems to hold is tried again: somebody may just have been looking.
-const TRIES: u32 = 20;
+/// How often the lock is tried before it counts as held: who [looks](is_held) has it for some microseconds, and a
+/// session that has just taken it gets the time to write who it is.
+const TRIES: u32 = 8;
 
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -80,15 +81,18 @@ impl ProjectLock {
     pub fn acquire(paths: &StorePaths, holder: Holder) -> Result<Self, LockError> {
         let io = |error| LockError::Io { path: paths.lock.clone(), error };
         fs::create_dir_all(&paths.dir).map_err(io)?;
-        let folder = match lock_folder(paths) {
-            Ok(folder) => folder,
-            Err(TryLockError::WouldBlock) => return Err(LockError::Held(held(paths))),
-            Err(TryLockError::Error(error)) => return Err(io(error)),
-        };
         let mut file = match lock_file(paths) {
             Ok(file) => file,
-            Err(TryLockError::WouldBlock) => return Err(LockError::Held(held(paths))),
+            Err(TryLockError::WouldBlock) => {
+                return Err(LockError::Held(Held { holder: read_holder(paths) }));
+            }
             Err(TryLockError::Error(error)) => return Err(io(error)),
+        };
+        let folder = match File::open(&paths.project) {
+            Ok(folder) => lock_folder(folder)?,
+            // A folder that may be entered and not listed.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
+            Err(error) => return Err(io(error)),
         };
         write_holder(&mut file, &holder).map_err(io)?;
         Ok(ProjectLock { paths: paths.clone(), file, holder, _folder: folder })
@@ -108,22 +112,25 @@ impl ProjectLock {
     }
 }
 
-/// Who holds the project's lock now; `None` when nobody does. Changes nothing.
+/// Who holds the project's lock now; `None` when nobody does, or when it cannot be told who. Changes nothing.
 pub fn holder(paths: &StorePaths) -> Option<Holder> {
-    is_held(paths).then(|| read_holder(paths)).flatten()
+    if is_held(paths) { read_holder(paths) } else { None }
 }
 
-/// Somebody holds the project's lock now.
+/// Somebody holds the project's lock now. Changes nothing.
 pub fn is_held(paths: &StorePaths) -> bool {
     let Ok(file) = File::open(&paths.lock) else { return false };
-    if locker(&file).is_some() {
-        return true;
-    }
-    // `/proc/locks` does not show holders in other PID namespaces.
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 
 // === impl Held, Holder ===
+
+impl Holder {
+    /// A process of which nothing else is known.
+    fn unknown(pid: u32) -> Self {
+        Holder { pid, since: None, command: String::new(), version: String::new() }
+    }
+}
 
 impl std::fmt::Display for Held {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -154,19 +161,21 @@ fn lock_file(paths: &StorePaths) -> Result<File, TryLockError> {
                 Ok(false) => {}
                 Err(error) => return Err(TryLockError::Error(error)),
             },
-            Err(TryLockError::WouldBlock) if locker(&file).is_none() => std::thread::sleep(PAUSE),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
             Err(error) => return Err(error),
         }
     }
     Err(TryLockError::WouldBlock)
 }
 
-/// Locks the project folder; `None` where the file system cannot (NFS).
-fn lock_folder(paths: &StorePaths) -> Result<Option<File>, TryLockError> {
-    let folder = File::open(&paths.project).map_err(TryLockError::Error)?;
+/// Locks the project folder; `None` where the file system does not lock folders (NFS).
+fn lock_folder(folder: File) -> Result<Option<File>, LockError> {
     match folder.try_lock() {
         Ok(()) => Ok(Some(folder)),
-        Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),
+        // A session whose `.longhaul/` was deleted under it: what it wrote is gone too.
+        Err(TryLockError::WouldBlock) => {
+            Err(LockError::Held(Held { holder: locker(&folder).map(Holder::unknown) }))
+        }
         Err(TryLockError::Error(_)) => Ok(None),
     }
 }
@@ -178,26 +187,18 @@ fn same_file(file: &File, paths: &StorePaths) -> io::Result<bool> {
 
 // === who has it ===
 
-fn held(paths: &StorePaths) -> Held {
-    Held { holder: read_holder(paths) }
-}
-
-/// The process that the system says has locked the file, with what the file says of it.
+/// Who the file says it is; where that cannot be read, the process that the system says.
 fn read_holder(paths: &StorePaths) -> Option<Holder> {
     let mut file = File::open(&paths.lock).ok()?;
-    let locker = locker(&file);
-    let mut content = String::new();
+    let mut content = Vec::new();
     // Anything may be in there; what cannot be read says nothing.
-    let _ = (&mut file).take(MAX_CONTENT).read_to_string(&mut content);
-    let written = content.lines().next().and_then(|line| serde_json::from_str::<Holder>(line).ok());
-    match (locker, written) {
-        (Some(pid), Some(holder)) if holder.pid == pid => Some(holder),
-        (Some(pid), _) => Some(Holder { pid, since: None, command: String::new(), version: String::new() }),
-        (None, written) => written,
-    }
+    let _ = (&mut file).take(MAX_CONTENT).read_to_end(&mut content);
+    let line = content.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    serde_json::from_slice(line).ok().or_else(|| locker(&file).map(Holder::unknown))
 }
 
 /// The process that holds `file` exclusively, from `/proc/locks`: `1: FLOCK ADVISORY WRITE 1234 08:02:5678 0 EOF`.
+/// The kernel stops all lockers to list them, which takes some 20 ms.
 fn locker(file: &File) -> Option<u32> {
     let meta = file.metadata().ok()?;
     let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
@@ -220,4 +221,118 @@ fn write_holder(file: &mut File, holder: &Holder) -> io::Result<()> {
     file.seek(SeekFrom::Start(0))?;
     file.write_all(&content)?;
     file.set_len(content.len() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::store::testing::{Project, noon};
+
+    fn me() -> Holder {
+        Holder {
+            pid: std::process::id(),
+            since: Some(noon()),
+            command: "longhaul run".into(),
+            version: "0.1.0".into(),
+        }
+    }
+
+    /// Fifty at the same moment: how many have the lock, and what the others were told.
+    fn storm(paths: &StorePaths, meanwhile: impl Fn() + Sync) -> (usize, Vec<LockError>) {
+        let barrier = Barrier::new(51);
+        let have = AtomicUsize::new(0);
+        let mut refused = Vec::new();
+        std::thread::scope(|scope| {
+            let starters: Vec<_> = (0..50)
+                .map(|_| {
+                    scope.spawn(|| {
+                        barrier.wait();
+                        let lock = ProjectLock::acquire(paths, me());
+                        have.fetch_add(usize::from(lock.is_ok()), Ordering::Relaxed);
+                        // Held until all have tried.
+                        barrier.wait();
+                        lock.err()
+                    })
+                })
+                .collect();
+            barrier.wait();
+            meanwhile();
+            barrier.wait();
+            refused.extend(starters.into_iter().filter_map(|starter| starter.join().unwrap()));
+        });
+        (have.into_inner(), refused)
+    }
+
+    #[test]
+    fn of_fifty_at_once_exactly_one_has_it_and_the_others_name_it() {
+        let project = Project::new();
+        let (have, refused) = storm(&project.paths, || {});
+        assert_eq!((have, refused.len()), (1, 49));
+        for error in refused {
+            let LockError::Held(Held { holder: Some(holder) }) = &error else { panic!("{error}") };
+            assert_eq!(holder, &me());
+            assert!(error.to_string().contains(&format!("process {}", holder.pid)), "{error}");
+        }
+    }
+
+    #[test]
+    fn deleting_the_lock_file_and_looking_at_it_meanwhile_changes_nothing_of_that() {
+        for _ in 0..10 {
+            let project = Project::new();
+            let (have, _) = storm(&project.paths, || {
+                for _ in 0..50 {
+                    let _ = fs::remove_file(&project.paths.lock);
+                    is_held(&project.paths);
+                }
+            });
+            assert_eq!(have, 1);
+        }
+    }
+
+    #[test]
+    fn what_is_in_the_file_never_blocks() {
+        for content in [&b""[..], b"\0\xff garbage", br#"{"pid":1,"command":"dead"}"#] {
+            let project = Project::new();
+            fs::create_dir_all(&project.paths.dir).unwrap();
+            fs::write(&project.paths.lock, content).unwrap();
+            assert_eq!(holder(&project.paths), None);
+            let lock = ProjectLock::acquire(&project.paths, me()).unwrap();
+            assert_eq!(holder(&project.paths), Some(me()));
+            drop(lock);
+            assert!(!is_held(&project.paths));
+            ProjectLock::acquire(&project.paths, me()).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_holder_that_wrote_nothing_is_named_by_the_system() {
+        let project = Project::new();
+        let _lock = ProjectLock::acquire(&project.paths, me()).unwrap();
+        fs::write(&project.paths.lock, "").unwrap();
+        assert_eq!(holder(&project.paths).unwrap().pid, std::process::id());
+    }
+
+    #[test]
+    fn a_deleted_folder_does_not_allow_a_second_session() {
+        let project = Project::new();
+        let mut lock = ProjectLock::acquire(&project.paths, me()).unwrap();
+        assert_eq!(lock.ensure_linked().unwrap(), None);
+        fs::remove_dir_all(&project.paths.dir).unwrap();
+        let error = ProjectLock::acquire(&project.paths, me()).unwrap_err();
+        assert!(error.to_string().contains(&format!("(process {})", std::process::id())), "{error}");
+        assert_eq!(lock.ensure_linked().unwrap(), Some("lock"));
+        assert_eq!(lock.ensure_linked().unwrap(), None);
+        assert_eq!(holder(&project.paths), Some(me()));
+        drop(lock);
+        ProjectLock::acquire(&project.paths, me()).unwrap();
+    }
+
+    #[test]
+    fn a_look_where_there_is_nothing_creates_nothing() {
+        let project = Project::new();
+        assert_eq!((holder(&project.paths), project.files().len()), (None, 0));
+    }
 }

@@ -22,6 +22,8 @@ mod rebuild;
 mod schema;
 mod segments;
 mod status_file;
+#[cfg(test)]
+mod testing;
 
 pub use ballast::Ballast;
 pub use codec::{EventLine, decode};

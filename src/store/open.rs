@@ -7,11 +7,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use rusqlite::Connection;
-use rusqlite::config::DbConfig;
 
 use super::Durability;
 use super::check::{self, Loaded};
-use super::connect;
+use super::connect::{self, Access};
 use super::create;
 use super::db::Db;
 use super::error::StoreError;
@@ -148,29 +147,31 @@ impl Inspection {
 }
 
 fn look(paths: &StorePaths, journal: u64) -> Result<Loaded, StoreError> {
-    let access = connect::access(paths, lock::is_held(paths));
-    let conn = connect::reader(&paths.state_db, access)
-        .map_err(|error| StoreError::sqlite_open(&paths.state_db, &error))?;
+    let held = lock::is_held(paths);
+    match look_as(paths, connect::access(paths, held), journal) {
+        // A session that began meanwhile writes beside a look that does not expect it.
+        Err(StoreError::Corrupt { .. }) if !held && lock::is_held(paths) => {
+            look_as(paths, Access::Live, journal)
+        }
+        verdict => verdict,
+    }
+}
+
+fn look_as(paths: &StorePaths, access: Access, journal: u64) -> Result<Loaded, StoreError> {
+    let conn = connect::reader(&paths.state_db, access)?;
     let loaded = check::load(&conn, &paths.state_db)?;
     not_behind(paths, &loaded, journal)?;
     Ok(loaded)
 }
 
-/// Opens for writing and checks everything. While it is not known to be sound, closing must not tidy it up.
+/// Opens for writing and checks everything.
 fn open_sound(
     paths: &StorePaths,
     durability: Durability,
     journal: u64,
 ) -> Result<(Connection, Loaded), StoreError> {
     let path = &paths.state_db;
-    let mut conn =
-        connect::writer(path, durability).map_err(|error| StoreError::sqlite_open(path, &error))?;
-    let no_tidying = |on: bool, conn: &Connection| {
-        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, on)
-            .map(drop)
-            .map_err(|error| StoreError::sqlite(path, conn, &error))
-    };
-    no_tidying(true, &conn)?;
+    let mut conn = connect::writer(path, durability)?;
     if let Ok(Version::Known(from)) = schema::version(&conn)
         && from < schema::CURRENT
     {
@@ -178,7 +179,7 @@ fn open_sound(
     }
     let loaded = check::load(&conn, path)?;
     not_behind(paths, &loaded, journal)?;
-    no_tidying(false, &conn)?;
+    connect::leave_as_it_is(&conn, false).map_err(|error| StoreError::sqlite(path, &conn, &error))?;
     Ok((conn, loaded))
 }
 
@@ -259,6 +260,7 @@ fn opened(
         durability,
         state: Arc::clone(&state),
         first: loaded.first,
+        logged: 0,
         buffer: Vec::new(),
     };
     Ok(Opened { db, state, recovery })
@@ -276,3 +278,6 @@ fn size_of(path: &Path) -> Result<Option<u64>, StoreError> {
         Err(error) => Err(StoreError::io(path, &error)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,14 +16,17 @@ use super::segments;
 use crate::domain::ids::EventId;
 use crate::domain::state::State;
 
+/// The last place that a database can hold.
+const LAST: u64 = i64::MAX as u64;
+
 /// Where events can be read from by their place.
 pub trait EventSource {
     /// The events from `seq` on that are kept there, in order, at most `limit`.
     fn events_from(&mut self, seq: u64, limit: usize) -> Result<Vec<EventLine>, StoreError>;
 }
 
-/// A read-only look at a project. Every answer is of one moment. It opens the database when it is first asked, and
-/// again when the file has been replaced.
+/// A read-only look at a project. Every answer is of one moment, and keeps nobody from writing. It opens the database
+/// when it is first asked, and again when the file has been replaced.
 #[derive(Debug)]
 pub struct Reader {
     paths: StorePaths,
@@ -90,8 +93,9 @@ impl Reader {
 
     /// The events after place `seq`, at most `limit`, oldest first, from the database and from the journal.
     pub fn after(&mut self, seq: u64, limit: usize) -> Result<Vec<EventLine>, StoreError> {
-        let stored = self.events_from(seq + 1, limit)?;
-        if stored.first().is_some_and(|line| line.seq == seq + 1) {
+        let next = seq.saturating_add(1);
+        let stored = self.events_from(next, limit)?;
+        if stored.first().is_some_and(|line| line.seq == next) {
             return Ok(stored);
         }
         let mut found = segments::read_after(&self.paths, seq, limit)
@@ -123,7 +127,7 @@ impl Reader {
         let open = match self.open.take() {
             Some(open) if open.file == file && open.access == access => open,
             _ => {
-                let conn = connect::reader(path, access).map_err(|e| StoreError::sqlite_open(path, &e))?;
+                let conn = connect::reader(path, access)?;
                 OpenReader { conn, access, file }
             }
         };
@@ -141,10 +145,11 @@ impl EventSource for Reader {
 pub(super) fn read_events(conn: &Connection, seq: u64, limit: usize) -> rusqlite::Result<Vec<EventLine>> {
     let mut statement =
         conn.prepare_cached("SELECT seq, id, line FROM events WHERE seq >= ?1 ORDER BY seq LIMIT ?2")?;
-    let rows = statement.query_map((Seq(seq), i64::try_from(limit).unwrap_or(i64::MAX)), |row| {
-        let Seq(seq) = row.get(0)?;
-        let id = ulid::Ulid::from_bytes(row.get(1)?);
-        Ok(EventLine { seq, id: EventId(id), snapshot: false, text: row.get(2)? })
-    })?;
+    let rows =
+        statement.query_map((Seq(seq.min(LAST)), i64::try_from(limit).unwrap_or(i64::MAX)), |row| {
+            let Seq(seq) = row.get(0)?;
+            let id = ulid::Ulid::from_bytes(row.get(1)?);
+            Ok(EventLine { seq, id: EventId(id), snapshot: false, text: row.get(2)? })
+        })?;
     rows.collect()
 }

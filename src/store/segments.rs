@@ -18,6 +18,9 @@ use crate::domain::ids::EventId;
 /// A line longer than this is damage; the rest of it is skipped, not kept in memory.
 const MAX_LINE: u64 = 32 << 20;
 
+/// How often a listing is made again when a rotation overtook it.
+const TRIES: u32 = 8;
+
 /// How much of a file's end is looked at first for its last line; four times as much each time it is not there.
 const TAIL: u64 = 16 << 10;
 
@@ -63,20 +66,23 @@ pub(crate) fn finished(paths: &StorePaths) -> io::Result<Vec<Segment>> {
             && meta.is_file()
         {
             let (id, bytes) = (FileId::from(&meta), meta.len());
-            found.push((place, Segment { path: entry.path(), first: place.0, bytes, id }));
+            let first = place.0;
+            found.push((place, Segment { path: entry.path(), first, bytes, id }));
         }
     }
-    found.sort_by_key(|(place, _)| *place);
+    found.sort_by(|(one, _), (other, _)| one.cmp(other));
     Ok(found.into_iter().map(|(_, segment)| segment).collect())
 }
 
 /// The segment being written; while it is being exchanged, the one that will take its place.
 pub(crate) fn current(paths: &StorePaths) -> io::Result<Option<Segment>> {
     for path in [paths.events.clone(), paths.next_events()] {
-        match fs::metadata(&path) {
-            Ok(meta) => {
-                let first = first_seq(&path)?.unwrap_or(u64::MAX);
-                return Ok(Some(Segment { path, first, bytes: meta.len(), id: FileId::from(&meta) }));
+        match File::open(&path) {
+            Ok(file) => {
+                let meta = file.metadata()?;
+                let (id, bytes) = (FileId::from(&meta), meta.len());
+                let first = first_seq(file)?.unwrap_or(u64::MAX);
+                return Ok(Some(Segment { path, first, bytes, id }));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
@@ -87,9 +93,17 @@ pub(crate) fn current(paths: &StorePaths) -> io::Result<Option<Segment>> {
 
 /// All segments, oldest first.
 pub(crate) fn all(paths: &StorePaths) -> io::Result<Vec<Segment>> {
-    let mut segments = finished(paths)?;
-    segments.extend(current(paths)?);
-    Ok(segments)
+    let mut tries = 0;
+    loop {
+        let before = current(paths)?;
+        let mut segments = finished(paths)?;
+        // A rotation in between would hide the segment that it finished.
+        if tries == TRIES || current(paths)?.map(|s| s.id) == before.as_ref().map(|s| s.id) {
+            segments.extend(before);
+            return Ok(segments);
+        }
+        tries += 1;
+    }
 }
 
 /// A free name for a finished segment that began at `day` with event `first`.
@@ -104,19 +118,17 @@ pub(crate) fn finished_path(paths: &StorePaths, day: Timestamp, first: u64) -> P
     path
 }
 
-/// First `seq` and number of a finished segment's name.
-fn place(name: &str) -> Option<(u64, u32)> {
+/// What orders the finished segments, by name: first `seq`; then, when a segment held no event, the day; then a number.
+fn place(name: &str) -> Option<(u64, String, u32)> {
     let rest = name.strip_prefix("events-")?.strip_suffix(".jsonl")?;
-    let (_, place) = rest.rsplit_once('-')?;
-    match place.split_once('.') {
-        Some((seq, n)) => Some((seq.parse().ok()?, n.parse().ok()?)),
-        None => Some((place.parse().ok()?, 1)),
-    }
+    let (day, place) = rest.rsplit_once('-')?;
+    let (seq, n) = place.split_once('.').unwrap_or((place, "1"));
+    Some((seq.parse().ok()?, day.to_owned(), n.parse().ok()?))
 }
 
 /// `seq` of the first event in a file, by its first readable line.
-fn first_seq(path: &Path) -> io::Result<Option<u64>> {
-    let mut lines = Lines::open(path)?;
+fn first_seq(file: File) -> io::Result<Option<u64>> {
+    let mut lines = Lines::new(file);
     while let Some(line) = lines.next()? {
         if let Some(head) = Head::parse(line.bytes) {
             return Ok(Some(if head.is_snapshot() { head.seq + 1 } else { head.seq }));
@@ -170,20 +182,32 @@ pub(crate) fn last_seq_of(path: &Path) -> io::Result<Option<u64>> {
 
 /// The events after `seq` as far as the journal has them, at most `limit`, in order, without snapshots.
 pub fn read_after(paths: &StorePaths, seq: u64, limit: usize) -> io::Result<Vec<EventLine>> {
-    let mut segments = all(paths)?;
-    let start = segments.iter().rposition(|segment| segment.first <= seq.saturating_add(1)).unwrap_or(0);
-    let mut found: Vec<EventLine> = Vec::new();
-    let mut last = seq;
-    for segment in segments.drain(..).skip(start) {
-        let mut lines = match Lines::open(&segment.path) {
-            Ok(lines) => lines,
-            // It was rotated away or pruned meanwhile.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+    let mut found = Vec::new();
+    let mut tries = 0;
+    while !read_once(paths, seq, limit, &mut found)? && tries < TRIES {
+        tries += 1;
+    }
+    Ok(found)
+}
+
+/// Adds what comes after `seq` and after what is `found` already. `false`: a rotation overtook it, so go on.
+fn read_once(paths: &StorePaths, seq: u64, limit: usize, found: &mut Vec<EventLine>) -> io::Result<bool> {
+    let mut last = found.last().map_or(seq, |line| line.seq);
+    let segments = all(paths)?;
+    let start = segments.iter().rposition(|segment| segment.first <= last.saturating_add(1)).unwrap_or(0);
+    for segment in &segments[start.min(segments.len())..] {
+        let file = match File::open(&segment.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(error),
         };
+        if FileId::from(&file.metadata()?) != segment.id {
+            return Ok(false);
+        }
+        let mut lines = Lines::new(file);
         while let Some(line) = lines.next()? {
             if found.len() >= limit {
-                return Ok(found);
+                return Ok(true);
             }
             if let Some(line) = line.event_line()
                 && !line.snapshot
@@ -194,7 +218,7 @@ pub fn read_after(paths: &StorePaths, seq: u64, limit: usize) -> io::Result<Vec<
             }
         }
     }
-    Ok(found)
+    Ok(true)
 }
 
 /// `seq` of the event with `id`, as far as the journal has it; the newest segment is looked at first.
@@ -223,7 +247,11 @@ pub fn find(paths: &StorePaths, id: EventId) -> io::Result<Option<u64>> {
 
 impl Lines {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        Ok(Lines { input: BufReader::with_capacity(32 << 10, File::open(path)?), line: Vec::new() })
+        Ok(Lines::new(File::open(path)?))
+    }
+
+    fn new(file: File) -> Self {
+        Lines { input: BufReader::with_capacity(32 << 10, file), line: Vec::new() }
     }
 
     /// The next line; what is longer than [`MAX_LINE`] comes cut, which no reader takes for an event.

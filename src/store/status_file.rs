@@ -63,3 +63,73 @@ pub fn sweep_temp(dir: &Path, now: Timestamp) -> io::Result<usize> {
     }
     Ok(swept)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::store::testing::noon;
+
+    #[test]
+    fn replaces_as_a_whole_and_leaves_nothing_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("status.json");
+        for (content, sync) in [("one", false), ("two, longer", true), ("3", false)] {
+            replace(&path, content.as_bytes(), sync).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), content);
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_reader_meets_the_old_content_or_the_new_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("status.json");
+        let contents = ["a".repeat(10), "b".repeat(100_000)];
+        replace(&path, contents[0].as_bytes(), false).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for n in 0..200 {
+                    replace(&path, contents[n % 2].as_bytes(), false).unwrap();
+                }
+            });
+            for _ in 0..200 {
+                let seen = fs::read_to_string(&path).unwrap();
+                assert!(contents.contains(&seen), "{} bytes", seen.len());
+            }
+        });
+    }
+
+    #[test]
+    fn a_failed_replacement_leaves_the_old_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("folder");
+        fs::create_dir(&path).unwrap();
+        assert!(replace(&path, b"x", false).is_err());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn only_old_temporary_files_of_ours_are_swept() {
+        let dir = tempfile::tempdir().unwrap();
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(noon().as_second() as u64);
+        for (name, age) in [
+            (".longhaul-tmp-old", 301),
+            (".longhaul-tmp-old-wal", 301),
+            (".longhaul-tmp-young", 299),
+            (".longhaul-tmp-ahead", 0),
+            ("status.json", 10_000),
+        ] {
+            let file = File::create(dir.path().join(name)).unwrap();
+            file.set_modified(now - Duration::from_secs(age)).unwrap();
+        }
+        assert_eq!(sweep_temp(dir.path(), noon()).unwrap(), 2);
+        let mut left: Vec<_> =
+            fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, [".longhaul-tmp-ahead", ".longhaul-tmp-young", "status.json"]);
+        assert_eq!(sweep_temp(&dir.path().join("absent"), noon()).unwrap(), 0);
+    }
+}

@@ -1,0 +1,139 @@
+//! Rows EC-010, EC-013 and EC-014: agents that stagnate, fail or say nothing, and gates that hang.
+
+use testkit::{Event, Finished, World, words};
+
+#[test]
+fn ec_010_stagnation_is_told_and_then_pauses() {
+    let world = World::with_git();
+    let mut run = world.start(world.run_script("1: change=work.txt say=ok\n*: say=ok", ""));
+    let paused = run.event("session_paused");
+    assert_eq!(paused.text("reason"), "stagnated");
+    let events = run.events();
+    let told: Vec<_> = events.iter().filter(|e| e.kind() == "stagnation").collect();
+    assert_eq!(told[0].data("iterations"), 5);
+    assert_eq!(told[0].iteration(), 6, "iterations 2 to 6 changed nothing");
+    let finished = events.iter().filter(|e| e.kind() == "iteration_finished").count();
+    assert_eq!(finished, 11, "it pauses after ten without a change");
+    let says = |n: usize| world.prompt(n).to_lowercase().contains("stagnation");
+    assert!(!says(6) && says(7), "the next prompt says so: {}", world.prompt(7));
+    world.run(words("stop")).ok();
+    run.wait().exits(3);
+}
+
+#[test]
+fn ec_010_fifty_checkpoints_are_kept() {
+    let world = World::with_git();
+    world.config("durability = \"process\"\n");
+    world.run(world.run_agent("change=work.txt say=ok", "--max-iterations 60")).ok();
+    let refs = world.git("for-each-ref --format=%(refname) refs/longhaul/checkpoints");
+    let numbers: Vec<u64> = refs.lines().map(|r| r.rsplit('/').next().unwrap().parse().unwrap()).collect();
+    assert_eq!(numbers, (11..=60).collect::<Vec<_>>());
+    assert!(refs.lines().all(|r| r.rsplit('/').next().unwrap().len() == 6), "{refs}");
+}
+
+#[test]
+fn ec_010_only_failures_in_a_row_use_retries() {
+    let world = World::new();
+    world.config("backoff.base = \"1ms\"\nbackoff.cap = \"1ms\"\ndurability = \"process\"\n");
+    // 49 failures, a success, and then failures for ever.
+    let rules = "@50: change=work.txt say=ok\n*: err=broken exit=7";
+    let mut run = world.start(world.run_script(rules, ""));
+    let paused = run.event("session_paused");
+    assert_eq!(paused.text("reason"), "retries_exhausted");
+    let log = world.agent_log();
+    assert_eq!(log.calls.len(), 100, "fifty in a row after the success, and not one more");
+    assert!(
+        log.calls[..50].iter().all(|c| c.iteration == 1) && log.calls[50..].iter().all(|c| c.iteration == 2)
+    );
+    assert_eq!(log.calls[49].attempt, 50);
+    let status = world.status();
+    assert_eq!(
+        (status["session"]["retries"].as_u64(), status["session"]["iteration"].as_u64()),
+        (Some(50), Some(2))
+    );
+    world.run(words("stop")).ok();
+    run.wait().exits(3);
+}
+
+#[test]
+fn ec_010_no_wait_exits_where_only_a_person_can_help() {
+    let world = World::new();
+    world.config("backoff.base = \"1ms\"\nbackoff.cap = \"1ms\"\nrun.retries = 2\n");
+    world.run(world.run_agent("err=broken exit=7", "--no-wait")).exits(5);
+}
+
+#[test]
+fn ec_013_no_output_is_no_success() {
+    let world = World::new();
+    world.config("backoff.base = \"1ms\"\nbackoff.cap = \"1ms\"\n");
+    let mut run = world.start(world.run_agent("", ""));
+    run.event("session_paused");
+    let attempts: Vec<Event> = run.events().into_iter().filter(|e| e.kind() == "attempt_finished").collect();
+    assert_eq!(attempts.len(), 3, "three in a row lead to a pause");
+    assert!(
+        attempts.iter().all(|a| a.text("outcome") == "empty" && a.data("counts") == true),
+        "{attempts:#?}"
+    );
+    assert!(run.events().iter().all(|e| e.kind() != "iteration_finished"), "never a success");
+    assert_eq!(world.status()["session"]["retries"], 3);
+    world.run(words("stop")).ok();
+    run.wait().exits(3);
+}
+
+#[test]
+fn ec_013_three_empty_answers_fail_over() {
+    let world = World::new();
+    world.provider("mute", "");
+    world.provider("talks", "say=ok change=work.txt");
+    world.config("backoff.base = \"1ms\"\nbackoff.cap = \"1ms\"\nprovider.name = \"mute\"\nprovider.fallback = [\"talks\"]\n");
+    let ended = world.run(words("run --json --max-iterations 1")).ok();
+    let failover = ended.event("failover");
+    assert_eq!((failover.text("from"), failover.text("to")), ("mute", "talks"));
+    let outcomes: Vec<_> =
+        ended.events_of("attempt_finished").iter().map(|e| e.text("outcome").to_owned()).collect();
+    assert_eq!(outcomes, ["empty", "empty", "empty", "completed"]);
+}
+
+/// Two iterations of an agent that claims to be done each time, with this gate.
+fn claims_with_gate(gate: &str) -> (World, Finished) {
+    let world = World::new();
+    let program = testkit::fake_agent().display().to_string();
+    world.config(&format!(
+        "[[gates.commands]]\nname = \"check\"\nrun = \"{program} deaf {gate}\"\ntimeout = \"300ms\"\n"
+    ));
+    let ended = world.run(world.run_agent("change=work.txt done", "--max-iterations 2")).ok();
+    (world, ended)
+}
+
+#[test]
+fn ec_014_a_gate_that_hangs_does_not_count_as_passed() {
+    for gate in ["hang", "ignore=term,int,hup hang", "ignore=term stray=setsid stray=double stray=plain hang"]
+    {
+        let (world, ended) = claims_with_gate(gate);
+        assert_eq!(ended.events_of("gate_timeout").len(), 2, "{gate}: {}", ended.stdout);
+        let results: Vec<_> =
+            ended.events_of("gate_finished").iter().map(|e| e.text("result").to_owned()).collect();
+        assert_eq!(results, ["timed_out", "timed_out"], "{gate}");
+        assert!(ended.events_of("completion_verified").is_empty(), "{gate}: completion waits");
+        assert_eq!(ended.events_of("iteration_finished").len(), 2, "{gate}: the iterations go on");
+        world.is_quiet();
+    }
+}
+
+#[test]
+fn ec_014_children_that_hold_the_pipe_do_not_hold_the_gate() {
+    let (world, ended) = claims_with_gate("stray=plain stray=setsid stray=double say=passed");
+    let gate = &ended.events_of("gate_finished")[0];
+    assert_eq!(gate.text("result"), "passed", "its exit counts: {gate:?}");
+    assert_eq!(world.status()["session"]["reason"], "goals_met");
+    world.is_quiet();
+}
+
+#[test]
+fn ec_014_a_gate_that_cannot_run_blocks_completion() {
+    let world = World::new();
+    world.config("[[gates.commands]]\nname = \"check\"\nrun = \"/nowhere/gate --now\"\n");
+    let ended = world.run(world.run_agent("change=work.txt done", "--max-iterations 1")).ok();
+    assert_eq!(ended.event("gate_finished").text("result"), "could_not_run");
+    assert!(ended.events_of("completion_verified").is_empty());
+}
