@@ -1,15 +1,17 @@
 //! Repo: owns the git repository; one operation at a time, on a blocking thread.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
+use super::blocking::away;
 use super::context::ProjectCtx;
 use crate::domain::event::Body;
 use crate::domain::ids::SessionId;
 use crate::git::Vcs;
 use crate::messages::repo::{RepoMsg, TreeNow};
+use crate::messages::session::SessionMsg;
 
 /// The actor.
 pub struct RepoActor;
@@ -63,6 +65,12 @@ impl Actor for RepoActor {
         Ok(Repo { ctx, vcs: Some(Vcs::Unopened), waiting: VecDeque::new(), closing: Vec::new() })
     }
 
+    async fn post_start(&self, _: ActorRef<RepoMsg>, state: &mut Repo) -> Result<(), ActorProcessingErr> {
+        // What was queued died with the last actor: snapshots are asked for again, the last checkpoint is said again.
+        state.ctx.slots.session.cast(SessionMsg::RepoRestarted);
+        Ok(())
+    }
+
     async fn handle(
         &self,
         myself: ActorRef<RepoMsg>,
@@ -97,8 +105,10 @@ impl Repo {
         }
         let Some(mut vcs) = self.vcs.take() else { return };
         let Some(work) = self.waiting.pop_front() else { return };
-        let (ctx, myself) = (self.ctx.clone(), myself.clone());
-        tokio::task::spawn_blocking(move || {
+        let ctx = self.ctx.clone();
+        away(myself, move || {
+            // The job of an actor that died ends first.
+            let turn = ctx.repo.lock().unwrap_or_else(PoisonError::into_inner);
             open_once(&ctx, &mut vcs);
             match work {
                 Work::Snapshot(reply) => {
@@ -111,8 +121,8 @@ impl Repo {
                     }
                 }
             }
-            // An actor that died has a successor that opens the repository for itself.
-            let _ = myself.cast(RepoMsg::JobDone(Box::new(Job { vcs })));
+            drop(turn);
+            RepoMsg::JobDone(Box::new(Job { vcs }))
         });
     }
 }
