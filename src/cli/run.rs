@@ -43,7 +43,6 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Everything that has been looked at before a session exists.
 struct Ready {
     paths: ProjectPaths,
-    store_paths: StorePaths,
     lock: ProjectLock,
     calls: Keeper,
     db: Db,
@@ -134,7 +133,6 @@ async fn prepare(
     };
     Ok(Ready {
         paths,
-        store_paths,
         lock,
         calls,
         db: opened.db,
@@ -355,7 +353,6 @@ fn spec(args: &RunArgs, session: Option<&Session>, paths: &ProjectPaths) -> Resu
 fn context(ready: Ready, environment: &Environment, clock: Clock, shower: Shower) -> (Arc<ProjectCtx>, Db) {
     let Ready {
         paths,
-        store_paths: _,
         lock,
         calls,
         db,
