@@ -18,7 +18,9 @@ use crate::domain::state::GateResult;
 use crate::intake::gates::gates_of;
 use crate::messages::gates::GatesMsg;
 use crate::messages::session::SessionMsg;
-use crate::process::{Activity, Call, CallSpec, HeadTail, Line, LineSink, MAX_LINE, PumpStop, StartFailure, Stream, pump};
+use crate::process::{
+    Activity, Call, CallSpec, HeadTail, Line, LineSink, MAX_LINE, PumpStop, StartFailure, Stream, pump,
+};
 
 /// What is kept of a gate's output, bytes: its beginning, and its end, where the failures are summed up.
 const KEPT_HEAD: usize = 2 * 1024;

@@ -176,7 +176,8 @@ impl Actor for SessionActor {
             Fallen::Restart { after, cause, restarts, .. } => {
                 state.lane.clear();
                 let actor = "lane".to_owned();
-                let restarted = state.ctx.draft(Body::ActorRestarted { actor, cause: cause.clone(), restarts });
+                let restarted =
+                    state.ctx.draft(Body::ActorRestarted { actor, cause: cause.clone(), restarts });
                 super::note(&state.ctx, vec![restarted]);
                 myself.send_after(after, || SessionMsg::RestartLane);
                 state.input(Input::LaneLost { cause: format!("the lane died: {cause}") }, &myself);
@@ -258,7 +259,8 @@ impl SessionState {
                 tokio::spawn(commit_and_tell(self.ctx.clone(), drafts, myself.clone()));
             }
             Action::Prepare => {
-                let provider = self.machine.as_ref().and_then(Machine::session).map(|s| s.provider().to_owned());
+                let provider =
+                    self.machine.as_ref().and_then(Machine::session).map(|s| s.provider().to_owned());
                 self.lane.cast(LaneMsg::Prepare { provider: provider.unwrap_or_default() });
             }
             Action::Admit { ask, chain, active } => {
@@ -398,7 +400,9 @@ async fn admit_and_tell(
     let admission = match ctx.slots.accounts.call("accounts", ANSWER, make).await {
         Ok(admission) => admission,
         // They are being restarted; a moment later they are back.
-        Err(_) => Admission::Wait { until: ctx.now(), account: chain.get(active).cloned().unwrap_or_default() },
+        Err(_) => {
+            Admission::Wait { until: ctx.now(), account: chain.get(active).cloned().unwrap_or_default() }
+        }
     };
     // A session that died asks again.
     let _ = session.cast(SessionMsg::Input(Box::new(Input::Admitted { ask, admission })));

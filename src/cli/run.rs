@@ -34,7 +34,9 @@ use crate::providers::book::{ProviderBook, Unusable};
 use crate::providers::registry::Registry;
 use crate::providers::rehearsal::Script;
 use crate::providers::resolve::split_command;
-use crate::store::{Ballast, Db, Durability, Holder, LockError, OpenOptions, ProjectLock, StoreError, StorePaths};
+use crate::store::{
+    Ballast, Db, Durability, Holder, LockError, OpenOptions, ProjectLock, StoreError, StorePaths,
+};
 
 /// How long a new session waits for the end of a dead one's calls.
 const CALLS_END: Duration = Duration::from_secs(2);
@@ -128,12 +130,8 @@ async fn prepare(
     let providers = providers(&loaded, &paths, environment, agent.as_deref())?;
     found.extend(preflight(&loaded, &providers, &paths, environment, agent.is_some(), output)?);
     let spec = spec(args, goes_on, &paths)?;
-    let request = RunRequest {
-        spec,
-        agent,
-        fresh: args.fresh,
-        overrides: overrides.into_iter().map(stored).collect(),
-    };
+    let request =
+        RunRequest { spec, agent, fresh: args.fresh, overrides: overrides.into_iter().map(stored).collect() };
     Ok(Ready {
         paths,
         store_paths,
@@ -178,16 +176,22 @@ fn acquire(store_paths: &StorePaths, clock: Clock) -> Result<ProjectLock, CliErr
 
 /// Takes `call.lock`, which the keepers of a dead supervisor hold as long as one of its calls lives.
 async fn calls_of_the_dead(paths: &ProjectPaths) -> Result<File, CliError> {
-    if let Some(lock) = process::wait_for_call_lock(&paths.call_lock, CALLS_END).await.map_err(CliError::failed_to)? {
+    if let Some(lock) =
+        process::wait_for_call_lock(&paths.call_lock, CALLS_END).await.map_err(CliError::failed_to)?
+    {
         return Ok(lock);
     }
     // Whoever holds it longer than it takes to end a call does not obey: it is ended by what we know of it.
     let marker = project_marker(paths);
     let targets = Targets { processes: Vec::new(), markers: vec![marker] };
     let swept = tokio::task::spawn_blocking(move || process::sweep(&targets, Duration::ZERO)).await;
-    tracing::warn!(swept = swept.map_or(0, |s| s.len()), "calls of an earlier session did not end by themselves");
+    tracing::warn!(
+        swept = swept.map_or(0, |s| s.len()),
+        "calls of an earlier session did not end by themselves"
+    );
     let file = File::options().read(true).write(true).create(true).truncate(false).open(&paths.call_lock);
-    let file = file.map_err(|error| CliError::failed_to(format!("open {}: {error}", paths.call_lock.display())))?;
+    let file =
+        file.map_err(|error| CliError::failed_to(format!("open {}: {error}", paths.call_lock.display())))?;
     // Held or not: a restart is never refused.
     let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
     Ok(file)
@@ -243,7 +247,9 @@ fn durability(loaded: &Loaded) -> Durability {
 
 fn store_error(error: StoreError) -> CliError {
     let hint = match &error {
-        StoreError::Unrecoverable { .. } => "`longhaul run --fresh` starts a new session; the damaged files are kept",
+        StoreError::Unrecoverable { .. } => {
+            "`longhaul run --fresh` starts a new session; the damaged files are kept"
+        }
         _ if error.is_full() => "make room on the disk, then start again",
         _ => "`longhaul doctor` looks for what is wrong",
     };
@@ -273,7 +279,8 @@ fn providers(
     let registry =
         Registry::load(&folders).map_err(|error| CliError::new(ErrorKind::Config, error.to_string()))?;
     let chain = loaded.config.provider_chain();
-    let script = if agent.is_none() && chain.contains(&"rehearsal") { Some(script(loaded, paths)?) } else { None };
+    let script =
+        if agent.is_none() && chain.contains(&"rehearsal") { Some(script(loaded, paths)?) } else { None };
     Ok(ProviderBook::new(registry, agent, script))
 }
 
@@ -282,8 +289,11 @@ fn script(loaded: &Loaded, paths: &ProjectPaths) -> Result<Script, CliError> {
     let named = loaded.config.providers.get("rehearsal").and_then(|own| own.path.clone());
     let path = named.map_or_else(|| paths.dot.join("rehearsal.toml"), |path| paths.root.join(path));
     let text = std::fs::read_to_string(&path).map_err(|error| {
-        CliError::new(ErrorKind::ProviderUnusable, format!("provider `rehearsal` has no script: {}: {error}", path.display()))
-            .hinted("write one, or name another with `longhaul config set providers.rehearsal.path FILE`")
+        CliError::new(
+            ErrorKind::ProviderUnusable,
+            format!("provider `rehearsal` has no script: {}: {error}", path.display()),
+        )
+        .hinted("write one, or name another with `longhaul config set providers.rehearsal.path FILE`")
     })?;
     Script::parse(&path, &text).map_err(|error| CliError::new(ErrorKind::Config, error.to_string()))
 }
@@ -331,7 +341,8 @@ fn preflight(
         }
     }
     let tells_cost = providers.definition(primary).is_some_and(|definition| definition.tells_cost());
-    if loaded.config.budget.usd.is_some() && loaded.config.budget.assume_usd_per_call.is_none() && !tells_cost {
+    if loaded.config.budget.usd.is_some() && loaded.config.budget.assume_usd_per_call.is_none() && !tells_cost
+    {
         let message = format!("a budget needs to know what a call costs, and `{primary}` does not tell");
         return Err(CliError::new(ErrorKind::Config, message)
             .hinted("say what to count per call: `longhaul config set budget.assume_usd_per_call 0.50`"));
@@ -340,7 +351,11 @@ fn preflight(
 }
 
 /// The spec: as given, else as the session had it, else SPEC.md where there is one.
-fn spec(args: &RunArgs, session: Option<&Session>, paths: &ProjectPaths) -> Result<Option<PathBuf>, CliError> {
+fn spec(
+    args: &RunArgs,
+    session: Option<&Session>,
+    paths: &ProjectPaths,
+) -> Result<Option<PathBuf>, CliError> {
     if let Some(given) = &args.spec {
         let path = std::path::absolute(given)
             .map_err(|error| CliError::usage(format!("the spec {}: {error}", given.display())))?;

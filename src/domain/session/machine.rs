@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::boundary::later;
 use super::input::{
     Action, AttemptReport, EndReason, GateReport, Input, Rules, Signals, Stop, SwitchRequest,
 };
-use super::boundary::later;
 use super::policy::advice;
 use crate::domain::accounts::Admission;
 use crate::domain::backoff::Backoff;
@@ -22,7 +22,10 @@ const STOPPED: u8 = 3;
 const NEEDS_PERSON: u8 = 5;
 
 /// Before an attempt is made again that was lost with its actor.
-const LOST: Backoff = Backoff { floor: Duration::from_millis(10), ..Backoff::new(Duration::from_millis(100), Duration::from_secs(30)) };
+const LOST: Backoff = Backoff {
+    floor: Duration::from_millis(10),
+    ..Backoff::new(Duration::from_millis(100), Duration::from_secs(30))
+};
 
 /// The state machine of one session with one lane.
 #[derive(Debug)]

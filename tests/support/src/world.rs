@@ -263,7 +263,7 @@ impl World {
     /// Defines a provider of this project: the fake agent, with plain text as its output.
     pub fn provider(&self, name: &str, directives: &str) {
         let agent = self.agent(directives);
-        let mut words = agent.split(' ').map(|w| w.trim_matches('\''));
+        let mut words = agent.split(' ').filter(|w| !w.is_empty()).map(|w| w.trim_matches('\''));
         let program = words.next().unwrap_or_default();
         let args: Vec<_> = words.collect();
         self.write(
