@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::processes::{Process, marked};
+use crate::processes::{Process, belonging};
 use crate::run::{Finished, Running};
 use crate::{AgentLog, Event, eventually, fake_agent, longhaul};
 
 /// Every process that a world starts inherits this variable, with the world's own value.
-pub(crate) const MARK: &str = "LONGHAUL_TEST_WORLD";
+pub(crate) const MARK: &str = "TESTKIT_WORLD";
 
 /// A scratch project, with or without git, and everything around it that a run could read or write.
 #[derive(Debug)]
@@ -325,7 +325,7 @@ impl World {
 
     /// Every living process that was started in this world, in any way.
     pub fn processes(&self) -> Vec<Process> {
-        marked(MARK, &self.mark)
+        belonging((MARK, &self.mark), &longhaul(), self.root.path())
     }
 
     /// Waits until no process of this world lives.
