@@ -7,7 +7,7 @@ use longhaul::cli::args::{Cli, Command, LogLevel, asks_version, parse};
 use longhaul::cli::error::{CliError, ExitCode};
 use longhaul::cli::output::{Colour, Output};
 use longhaul::cli::project::Project;
-use longhaul::cli::{completions, config, control, doctor, events, gates, init, logs, provider, run, status};
+use longhaul::cli::{completions, config, control, demo, doctor, events, gates, init, logs, provider, run, status};
 use longhaul::config::Environment;
 use longhaul::process;
 
@@ -57,7 +57,7 @@ fn dispatch(cli: &Cli, environment: &Environment, output: &mut Output) -> Result
         Command::Gates(args) => gates::gates(*args, &project()?, output),
         Command::Provider(command) => provider::provider(command, &project()?, output),
         Command::Init(args) => start(args, &project()?, environment, output),
-        _ => todo!(),
+        Command::Demo(args) => demo::demo(args, environment, output),
     }
 }
 
