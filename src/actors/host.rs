@@ -12,13 +12,9 @@ use super::disk::DiskActor;
 use super::project::{ProjectActor, ProjectArgs};
 use super::supervision::{ChildSpec, Children, Fallen, Strategy};
 use super::watcher::{WatcherActor, WatcherArgs};
-use crate::domain::backoff::Intensity;
 use crate::messages::accounts::AccountsMsg;
 use crate::messages::host::HostMsg;
 use crate::store::Db;
-
-/// The top gives up soon: what it cannot mend, the service manager can.
-const TOP: Intensity = Intensity { max: 3, within: Duration::from_secs(60) };
 
 /// The actor.
 pub struct HostActor;
@@ -59,7 +55,10 @@ impl Actor for HostActor {
     async fn pre_start(&self, myself: ActorRef<HostMsg>, args: HostArgs) -> Result<Host, ActorProcessingErr> {
         let HostArgs { ctx, db, ended } = args;
         let specs = children(&ctx, db, &myself);
-        let mut children = Children::new(Strategy::OneForOne, TOP, super::RESTART_BACKOFF, ctx.rng(), specs);
+        // The top gives up soon: what it cannot mend, the service manager can.
+        let intensity = ctx.intensity();
+        let mut children =
+            Children::new(Strategy::OneForOne, intensity, super::RESTART_BACKOFF, ctx.rng(), specs);
         children.start_all(&myself.get_cell()).await?;
         Ok(Host { ctx, children, ended: Some(ended) })
     }
@@ -103,14 +102,12 @@ impl Host {
             Fallen::Restart { child, after, cause, restarts } => {
                 let actor = self.children.name(child);
                 tracing::warn!(actor, cause, restarts, "an actor died and is started again");
-                let body =
-                    crate::domain::event::Body::ActorRestarted { actor: actor.to_owned(), cause, restarts };
+                let body = crate::domain::event::Body::ActorRestarted { actor: actor.to_owned(), cause, restarts };
                 super::note(&self.ctx, vec![self.ctx.draft(body)]);
                 myself.send_after(after, move || HostMsg::Restart { child });
             }
             Fallen::GiveUp { name, cause } => {
-                self.end(Ended::GaveUp(format!("{name} died too often, the last time of: {cause}")), myself)
-                    .await;
+                self.end(Ended::GaveUp(format!("{name} died too often, the last time of: {cause}")), myself).await;
             }
         }
     }
@@ -158,8 +155,7 @@ fn children(ctx: &Arc<ProjectCtx>, db: Db, host: &ActorRef<HostMsg>) -> Vec<Chil
         ChildSpec::new("watcher", second, move |supervisor| {
             let ctx = ctx.clone();
             async move {
-                let (watcher, _) =
-                    Actor::spawn_linked(None, WatcherActor, WatcherArgs::default(), supervisor).await?;
+                let (watcher, _) = Actor::spawn_linked(None, WatcherActor, WatcherArgs::default(), supervisor).await?;
                 let _ = watcher.cast(ctx.folder_watch());
                 ctx.slots.watcher.fill(watcher.clone());
                 Ok(watcher.get_cell())

@@ -76,12 +76,7 @@ impl Reload {
         inputs
     }
 
-    fn changed(
-        &self,
-        ctx: &Arc<ProjectCtx>,
-        config: &crate::config::Config,
-        changes: &[Change],
-    ) -> Vec<Input> {
+    fn changed(&self, ctx: &Arc<ProjectCtx>, config: &crate::config::Config, changes: &[Change]) -> Vec<Input> {
         if changes.is_empty() {
             return Vec::new();
         }
@@ -94,17 +89,14 @@ impl Reload {
                 Err(reason) => {
                     let provider = Some(config.provider.name.clone());
                     config.provider.name = before.provider.name.clone();
-                    super::note(
-                        ctx,
-                        vec![ctx.draft(Body::CapabilityDegraded {
-                            capability: "provider".to_owned(),
-                            fail_closed: true,
-                            reason,
-                            provider,
-                            model: None,
-                            iteration: None,
-                        })],
-                    );
+                    super::note(ctx, vec![ctx.draft(Body::CapabilityDegraded {
+                        capability: "provider".to_owned(),
+                        fail_closed: true,
+                        reason,
+                        provider,
+                        model: None,
+                        iteration: None,
+                    })]);
                 }
             }
         }

@@ -4,28 +4,26 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::RecvTimeoutError;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::Actor;
 use rustix::fs::{FlockOperation, flock};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::oneshot;
 
 use super::args::RunArgs;
 use super::error::{CliError, ErrorKind, ExitCode};
 use super::output::Output;
 use super::render::{JsonLines, Words};
-use crate::actors::context::{ProjectCtx, RunRequest, Show, Slots};
+use crate::actors::context::{ProjectCtx, ProjectParts, RunRequest, Show};
 use crate::actors::host::{Ended, HostActor, HostArgs};
 use crate::actors::journal::Shower;
 use crate::clock::Clock;
 use crate::config::{self, Environment, Loaded, Lookup, Override, ProjectPaths, Sources};
 use crate::domain::event::Body;
-use crate::domain::ids::IdSource;
 use crate::domain::state::{Phase, Session};
 use crate::intake::spec_file::SpecFile;
 use crate::messages::signals::SignalsMsg;
@@ -34,9 +32,7 @@ use crate::providers::book::{ProviderBook, Unusable};
 use crate::providers::registry::Registry;
 use crate::providers::rehearsal::Script;
 use crate::providers::resolve::split_command;
-use crate::store::{
-    Ballast, Db, Durability, Holder, LockError, OpenOptions, ProjectLock, StoreError, StorePaths,
-};
+use crate::store::{Db, Durability, Holder, LockError, OpenOptions, ProjectLock, StoreError, StorePaths};
 
 /// How long a new session waits for the end of a dead one's calls.
 const CALLS_END: Duration = Duration::from_secs(2);
@@ -47,7 +43,6 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Everything that has been looked at before a session exists.
 struct Ready {
     paths: ProjectPaths,
-    store_paths: StorePaths,
     lock: ProjectLock,
     calls: Keeper,
     db: Db,
@@ -130,11 +125,14 @@ async fn prepare(
     let providers = providers(&loaded, &paths, environment, agent.as_deref())?;
     found.extend(preflight(&loaded, &providers, &paths, environment, agent.is_some(), output)?);
     let spec = spec(args, goes_on, &paths)?;
-    let request =
-        RunRequest { spec, agent, fresh: args.fresh, overrides: overrides.into_iter().map(stored).collect() };
+    let request = RunRequest {
+        spec,
+        agent,
+        fresh: args.fresh,
+        overrides: overrides.into_iter().map(stored).collect(),
+    };
     Ok(Ready {
         paths,
-        store_paths,
         lock,
         calls,
         db: opened.db,
@@ -176,22 +174,16 @@ fn acquire(store_paths: &StorePaths, clock: Clock) -> Result<ProjectLock, CliErr
 
 /// Takes `call.lock`, which the keepers of a dead supervisor hold as long as one of its calls lives.
 async fn calls_of_the_dead(paths: &ProjectPaths) -> Result<File, CliError> {
-    if let Some(lock) =
-        process::wait_for_call_lock(&paths.call_lock, CALLS_END).await.map_err(CliError::failed_to)?
-    {
+    if let Some(lock) = process::wait_for_call_lock(&paths.call_lock, CALLS_END).await.map_err(CliError::failed_to)? {
         return Ok(lock);
     }
     // Whoever holds it longer than it takes to end a call does not obey: it is ended by what we know of it.
     let marker = project_marker(paths);
     let targets = Targets { processes: Vec::new(), markers: vec![marker] };
     let swept = tokio::task::spawn_blocking(move || process::sweep(&targets, Duration::ZERO)).await;
-    tracing::warn!(
-        swept = swept.map_or(0, |s| s.len()),
-        "calls of an earlier session did not end by themselves"
-    );
+    tracing::warn!(swept = swept.map_or(0, |s| s.len()), "calls of an earlier session did not end by themselves");
     let file = File::options().read(true).write(true).create(true).truncate(false).open(&paths.call_lock);
-    let file =
-        file.map_err(|error| CliError::failed_to(format!("open {}: {error}", paths.call_lock.display())))?;
+    let file = file.map_err(|error| CliError::failed_to(format!("open {}: {error}", paths.call_lock.display())))?;
     // Held or not: a restart is never refused.
     let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
     Ok(file)
@@ -247,9 +239,7 @@ fn durability(loaded: &Loaded) -> Durability {
 
 fn store_error(error: StoreError) -> CliError {
     let hint = match &error {
-        StoreError::Unrecoverable { .. } => {
-            "`longhaul run --fresh` starts a new session; the damaged files are kept"
-        }
+        StoreError::Unrecoverable { .. } => "`longhaul run --fresh` starts a new session; the damaged files are kept",
         _ if error.is_full() => "make room on the disk, then start again",
         _ => "`longhaul doctor` looks for what is wrong",
     };
@@ -279,8 +269,7 @@ fn providers(
     let registry =
         Registry::load(&folders).map_err(|error| CliError::new(ErrorKind::Config, error.to_string()))?;
     let chain = loaded.config.provider_chain();
-    let script =
-        if agent.is_none() && chain.contains(&"rehearsal") { Some(script(loaded, paths)?) } else { None };
+    let script = if agent.is_none() && chain.contains(&"rehearsal") { Some(script(loaded, paths)?) } else { None };
     Ok(ProviderBook::new(registry, agent, script))
 }
 
@@ -289,11 +278,8 @@ fn script(loaded: &Loaded, paths: &ProjectPaths) -> Result<Script, CliError> {
     let named = loaded.config.providers.get("rehearsal").and_then(|own| own.path.clone());
     let path = named.map_or_else(|| paths.dot.join("rehearsal.toml"), |path| paths.root.join(path));
     let text = std::fs::read_to_string(&path).map_err(|error| {
-        CliError::new(
-            ErrorKind::ProviderUnusable,
-            format!("provider `rehearsal` has no script: {}: {error}", path.display()),
-        )
-        .hinted("write one, or name another with `longhaul config set providers.rehearsal.path FILE`")
+        CliError::new(ErrorKind::ProviderUnusable, format!("provider `rehearsal` has no script: {}: {error}", path.display()))
+            .hinted("write one, or name another with `longhaul config set providers.rehearsal.path FILE`")
     })?;
     Script::parse(&path, &text).map_err(|error| CliError::new(ErrorKind::Config, error.to_string()))
 }
@@ -341,8 +327,7 @@ fn preflight(
         }
     }
     let tells_cost = providers.definition(primary).is_some_and(|definition| definition.tells_cost());
-    if loaded.config.budget.usd.is_some() && loaded.config.budget.assume_usd_per_call.is_none() && !tells_cost
-    {
+    if loaded.config.budget.usd.is_some() && loaded.config.budget.assume_usd_per_call.is_none() && !tells_cost {
         let message = format!("a budget needs to know what a call costs, and `{primary}` does not tell");
         return Err(CliError::new(ErrorKind::Config, message)
             .hinted("say what to count per call: `longhaul config set budget.assume_usd_per_call 0.50`"));
@@ -351,11 +336,7 @@ fn preflight(
 }
 
 /// The spec: as given, else as the session had it, else SPEC.md where there is one.
-fn spec(
-    args: &RunArgs,
-    session: Option<&Session>,
-    paths: &ProjectPaths,
-) -> Result<Option<PathBuf>, CliError> {
+fn spec(args: &RunArgs, session: Option<&Session>, paths: &ProjectPaths) -> Result<Option<PathBuf>, CliError> {
     if let Some(given) = &args.spec {
         let path = std::path::absolute(given)
             .map_err(|error| CliError::usage(format!("the spec {}: {error}", given.display())))?;
@@ -372,7 +353,6 @@ fn spec(
 fn context(ready: Ready, environment: &Environment, clock: Clock, shower: Shower) -> (Arc<ProjectCtx>, Db) {
     let Ready {
         paths,
-        store_paths,
         lock,
         calls,
         db,
@@ -384,33 +364,22 @@ fn context(ready: Ready, environment: &Environment, clock: Clock, shower: Shower
         request,
         found,
     } = ready;
-    let ctx = ProjectCtx {
-        ballast: Ballast::new(&store_paths),
+    let ctx = ProjectCtx::new(ProjectParts {
         paths,
-        store_paths,
         clock,
-        ids: Mutex::new(IdSource::new(None)),
-        config: watch::Sender::new(Arc::new(loaded.config)),
+        seed: None,
         sources,
         files,
-        settings: loaded.settings,
-        state: watch::Sender::new(state),
-        slots: Slots::default(),
+        loaded,
+        state,
         request,
         env: environment.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
         providers,
         keeper: Some(calls),
-        lock: Mutex::new(Some(lock)),
-        folder: Arc::new(Semaphore::new(1)),
+        lock: Some(lock),
         shower: Some(shower),
-        found: Mutex::new(found),
-        spec: Mutex::default(),
-        facts: Mutex::default(),
-        begun: AtomicBool::new(false),
-        git_said: AtomicBool::new(false),
-        truncation_said: Mutex::default(),
-        interrupts: Default::default(),
-    };
+        found,
+    });
     (Arc::new(ctx), db)
 }
 

@@ -48,8 +48,7 @@ pub enum Unusable {
 impl ProviderBook {
     /// `agent`: the words of `--agent CMD`. `script`: what `rehearsal` plays.
     pub fn new(registry: Registry, agent: Option<&[String]>, script: Option<Script>) -> Self {
-        let agent =
-            agent.zip(registry.get("command")).map(|(words, command)| Arc::new(command.with_command(words)));
+        let agent = agent.zip(registry.get("command")).map(|(words, command)| Arc::new(command.with_command(words)));
         ProviderBook { registry, agent, script }
     }
 
@@ -75,12 +74,7 @@ impl ProviderBook {
     ///
     /// # Errors
     /// What is missing, and how to get it.
-    pub fn usable(
-        &self,
-        name: &str,
-        project: &Path,
-        env: &BTreeMap<OsString, OsString>,
-    ) -> Result<(), Unusable> {
+    pub fn usable(&self, name: &str, project: &Path, env: &BTreeMap<OsString, OsString>) -> Result<(), Unusable> {
         let Some(definition) = self.definition(name) else {
             let suggestion = self.registry.suggest(name).map(str::to_owned);
             return Err(Unusable::Unknown { name: name.to_owned(), suggestion });
@@ -106,7 +100,6 @@ impl Definition {
 
     /// What a call costs is known: the provider says it, or its prices are known.
     pub fn tells_cost(&self) -> bool {
-        matches!(self.output, OutputFormat::ClaudeStreamJson | OutputFormat::Rehearsal)
-            || !self.prices.is_empty()
+        matches!(self.output, OutputFormat::ClaudeStreamJson | OutputFormat::Rehearsal) || !self.prices.is_empty()
     }
 }
