@@ -119,12 +119,15 @@ impl Registry {
     /// Variables that hold keys of other providers than `definition`: its agents must not see them. A provider
     /// with the same program (`--agent "claude -p"` is claude by another way) is not another one.
     pub fn foreign_keys(&self, definition: &Definition) -> Vec<NamePattern> {
-        let program =
-            |definition: &Definition| definition.program.as_deref().and_then(base_name).map(str::to_owned);
-        let own = program(definition);
-        let other =
-            |known: &&Definition| known.name != definition.name && (own.is_none() || program(known) != own);
-        self.definitions.values().filter(other).flat_map(|known| known.env.keys.iter().cloned()).collect()
+        let program = |known: &Definition| known.program.as_deref().and_then(base_name).map(str::to_owned);
+        let own_program = program(definition);
+        let is_own = |known: &&Definition| {
+            known.name == definition.name || (own_program.is_some() && program(known) == own_program)
+        };
+        let (own, other): (Vec<_>, Vec<_>) = self.definitions.values().partition(is_own);
+        // What several providers use, such as a key that aider takes, too, stays with each of them.
+        let is_own_key = |key: &&NamePattern| own.iter().any(|known| known.env.keys.contains(key));
+        other.iter().flat_map(|known| &known.env.keys).filter(|key| !is_own_key(key)).cloned().collect()
     }
 }
 
@@ -155,4 +158,123 @@ fn files(folder: &Path) -> Result<BTreeMap<String, PathBuf>, RegistryError> {
         found.insert(name, path);
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::outcome::Usage;
+    use crate::providers::definition::{OutcomeKind, OutputFormat, Version, VersionCheck};
+
+    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        folder
+    }
+
+    fn error(files: &[(&str, &str)]) -> String {
+        let folder = folder(files);
+        Registry::load(&[folder.path().to_owned()]).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn built_in_providers_load() {
+        let registry = Registry::load(&[]).unwrap();
+        let names: Vec<_> = registry.names().collect();
+        assert_eq!(
+            names,
+            ["aider", "claude", "cline", "codex", "command", "gemini", "opencode", "rehearsal"]
+        );
+        for definition in names.iter().filter_map(|name| registry.get(name)) {
+            let in_process = definition.output == OutputFormat::Rehearsal;
+            assert_eq!(
+                definition.program.is_none(),
+                in_process || definition.name == "command",
+                "{}",
+                definition.name
+            );
+            if definition.program.is_some() {
+                assert!(definition.install.is_some() && definition.version.is_some(), "{}", definition.name);
+            }
+            for rule in definition
+                .rules
+                .iter()
+                .filter(|rule| definition.name == rule.id.split('.').next().unwrap_or(""))
+            {
+                let same = definition.rules.iter().filter(|other| other.id == rule.id).count();
+                assert_eq!(same, 1, "rule ids are unique: {}", rule.id);
+            }
+        }
+        assert_eq!(registry.suggest("claud"), Some("claude"));
+        assert_eq!(registry.suggest("xyz"), None);
+    }
+
+    #[test]
+    fn later_folders_are_on_top_and_missing_ones_are_fine() {
+        let user = folder(&[
+            ("codex.toml", "title = \"Mine\"\nprogram = \"codex-user\"\n"),
+            ("notes.txt", "not a provider"),
+        ]);
+        let project = folder(&[
+            ("codex.toml", "program = \"codex-project\"\n"),
+            (
+                "my-agent.toml",
+                "program = \"my-agent\"\noutput = \"claude-stream-json\"\nrules_from = [\"claude\"]\n",
+            ),
+        ]);
+        let missing = user.path().join("none");
+        let folders = [missing, user.path().to_owned(), project.path().to_owned()];
+        let registry = Registry::load(&folders).unwrap();
+        let codex = registry.get("codex").unwrap();
+        assert_eq!((codex.title.as_str(), codex.program.as_deref()), ("Mine", Some("codex-project")));
+        assert!(!codex.rules.is_empty(), "the rest is still the built-in file's");
+        // A CLI with a known format needs no code.
+        let mine = registry.get("my-agent").unwrap();
+        assert_eq!(mine.title, "my-agent");
+        assert!(mine.rules.iter().any(|rule| rule.outcome == OutcomeKind::UsageLimited));
+    }
+
+    #[test]
+    fn errors_name_what_is_wrong_and_where() {
+        let wrong = error(&[("codex.toml", "program = 7\n")]);
+        assert!(wrong.contains("codex.toml:1: `program`: invalid type"), "{wrong}");
+        assert!(error(&[("My Agent.toml", "")]).contains("only small letters"));
+        let missing = error(&[("x.toml", "program = \"x\"\n")]);
+        assert!(missing.contains("x.toml:1: `output`: is missing"), "{missing}");
+        let from = error(&[("x.toml", "output = \"text\"\nrules_from = [\"nobody\"]\n")]);
+        assert_eq!(from, "provider x: `rules_from` names `nobody`, which is no provider");
+    }
+
+    #[test]
+    fn versions_are_judged_by_the_known_range() {
+        let registry = Registry::load(&[]).unwrap();
+        let probe = registry.get("claude").unwrap().version.as_ref().unwrap();
+        assert_eq!(probe.read("2.1.332 (Claude Code)\n"), VersionCheck::Fits(Version([2, 1, 332])));
+        assert_eq!(probe.read("1.0.99 (Claude Code)"), VersionCheck::TooOld(Version([1, 0, 99])));
+        assert_eq!(probe.read("3.0.0"), VersionCheck::Newer(Version([3, 0, 0])));
+        assert_eq!(probe.read("command not found"), VersionCheck::Unreadable);
+        assert_eq!(Version::parse("2.1-beta"), Some(Version([2, 1, 0])));
+        assert_eq!(Version::parse("2.1.5rc1"), Some(Version([2, 1, 5])));
+        assert_eq!(Version::parse("x"), None);
+    }
+
+    #[test]
+    fn list_prices_are_per_million_tokens() {
+        let prices = "[prices.\"m-1\"]\ninput = 2.0\noutput = 10.0\ncache_read = 0.5\n";
+        let folder = folder(&[("codex.toml", prices)]);
+        let registry = Registry::load(&[folder.path().to_owned()]).unwrap();
+        let codex = registry.get("codex").unwrap();
+        let usage = Usage {
+            input_tokens: Some(1_000_000),
+            output_tokens: Some(100_000),
+            cache_read_tokens: Some(2_000_000),
+            cache_write_tokens: None,
+            cost_usd: None,
+        };
+        assert_eq!(codex.estimate_usd("m-1", &usage), Some(2.0 + 1.0 + 1.0));
+        assert_eq!(codex.estimate_usd("m-2", &usage), None);
+        assert_eq!(codex.estimate_usd("m-1", &Usage::default()), None, "unknown tokens have no price");
+    }
 }

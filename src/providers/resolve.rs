@@ -62,3 +62,77 @@ fn usable(file: &Path) -> Result<PathBuf, StartFailure> {
         Ok(_) => Ok(file.to_owned()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn file(path: &Path, mode: u32) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "#!/bin/sh\n").unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn commands_are_split_by_shell_words_without_a_shell() {
+        let split = |command| split_command(command).unwrap();
+        assert_eq!(split("./agent.sh --fast"), ["./agent.sh", "--fast"]);
+        assert_eq!(
+            split(r#"'my agent' -p "a b" c\ d $HOME *"#),
+            ["my agent", "-p", "a b", "c d", "$HOME", "*"]
+        );
+        assert_eq!(split_command("  "), Err(CommandError::Empty));
+        assert_eq!(split_command("'' x"), Err(CommandError::Empty));
+        for open in ["agent 'x", "agent \"x", "agent x\\"] {
+            let error = split_command(open).unwrap_err();
+            assert_eq!(error, CommandError::Quoting(open.into()));
+            assert!(error.to_string().contains("open quote"));
+        }
+    }
+
+    #[test]
+    fn a_program_is_looked_up_on_the_path_of_the_agents_environment() {
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path();
+        file(&base.join("one/plain"), 0o644);
+        file(&base.join("two/plain"), 0o755);
+        file(&base.join("two/agent"), 0o755);
+        fs::create_dir_all(base.join("one/agent")).unwrap();
+        let path = format!("{0}/one::{0}/none:{0}/two:rel", base.display());
+        file(&base.join("rel/other"), 0o755);
+        let find = |program| find_program(program, Some(OsStr::new(&path)), base);
+
+        assert_eq!(find("plain"), Ok(base.join("two/plain")), "an entry that works later wins");
+        assert_eq!(find("agent"), Ok(base.join("two/agent")));
+        assert_eq!(find("other"), Ok(base.join("rel/other")), "relative entries are the project's");
+        assert_eq!(find("none"), Err(StartFailure::NotFound("none (on PATH)".into())));
+        assert_eq!(find(""), Err(StartFailure::NotFound(" (on PATH)".into())));
+        assert_eq!(find_program("agent", None, base), Err(StartFailure::NotFound("agent (on PATH)".into())));
+    }
+
+    #[test]
+    fn the_real_cause_is_named() {
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path();
+        file(&base.join("bin/plain"), 0o644);
+        fs::create_dir_all(base.join("bin/folder")).unwrap();
+        std::os::unix::fs::symlink("gone", base.join("bin/dangling")).unwrap();
+        let path = base.join("bin").into_os_string();
+        let shown = |name: &str| base.join("bin").join(name).display().to_string();
+
+        let on_path = |program| find_program(program, Some(&path), base).unwrap_err();
+        assert_eq!(on_path("plain"), StartFailure::NotExecutable(shown("plain")));
+        assert_eq!(on_path("folder"), StartFailure::IsDirectory(shown("folder")));
+        assert_eq!(on_path("dangling"), StartFailure::NotFound("dangling (on PATH)".into()));
+
+        let direct = |program| find_program(program, None, base).unwrap_err();
+        assert_eq!(
+            direct("./bin/gone"),
+            StartFailure::NotFound(base.join("./bin/gone").display().to_string())
+        );
+        assert_eq!(direct("bin/plain"), StartFailure::NotExecutable(shown("plain")));
+        assert_eq!(direct("bin/folder"), StartFailure::IsDirectory(shown("folder")));
+    }
+}

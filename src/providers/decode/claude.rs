@@ -8,18 +8,17 @@
 //! * `type` need not be the first key of an event.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use jiff::Timestamp;
-use serde::de::{SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
-use super::json::{Raw, read, start_of_string, string, text, without_lone_surrogates, word};
+use super::json::{Cursor, Raw, field, is_true, pick, read, start, string, word};
 use super::tail::Tail;
 use super::{
     Decoder, DecoderOptions, ErrorEvent, Fact, LimitNotice, Pending, SAID_MAX, Terminal, Transcript,
 };
 use crate::domain::outcome::Usage;
+use crate::domain::reset_time;
 use crate::providers::call::{CallEnd, Stream};
 use crate::providers::definition::OutputFormat;
 
@@ -31,7 +30,7 @@ pub(super) struct Claude {
     /// Lines of stdout that are no events.
     stray: Tail,
     stderr: Tail,
-    /// The last API error that an `assistant` event reported, and whether the agent has spoken since.
+    /// The last API error that an `assistant` event reported, unless the agent has spoken since.
     api_error: Option<ErrorEvent>,
     /// Cost of the conversation when the last result came, or before this call.
     previous_total_usd: Option<f64>,
@@ -39,138 +38,26 @@ pub(super) struct Claude {
     last_retry: Option<u32>,
 }
 
-/// One event, of any type.
-#[derive(Deserialize)]
-struct Event<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Raw<'a>,
-    #[serde(borrow)]
-    subtype: Raw<'a>,
-    #[serde(borrow)]
-    session_id: Raw<'a>,
-    /// `assistant`, `user`.
-    #[serde(borrow)]
-    message: Raw<'a>,
-    /// `assistant`, `system/api_retry`: kind of error.
-    #[serde(borrow)]
-    error: Raw<'a>,
-    /// `assistant`, `result`.
-    #[serde(borrow)]
-    api_error_status: Raw<'a>,
-    #[serde(borrow)]
-    api_error_type: Raw<'a>,
-    /// `assistant`: the CLI speaks, not the model.
-    #[serde(borrow)]
-    is_api_error_message: Raw<'a>,
-    /// `system/init`.
-    #[serde(borrow)]
-    model: Raw<'a>,
-    /// `system/model_fallback`.
-    #[serde(borrow)]
-    fallback_model: Raw<'a>,
-    /// `system/permission_denied`.
-    #[serde(borrow)]
-    tool_name: Raw<'a>,
-    /// `system/api_retry`.
-    #[serde(borrow)]
-    attempt: Raw<'a>,
-    #[serde(borrow)]
-    error_status: Raw<'a>,
-    /// `rate_limit_event`.
-    #[serde(borrow)]
-    rate_limit_info: Raw<'a>,
-    /// `result`.
-    #[serde(borrow)]
-    is_error: Raw<'a>,
-    #[serde(borrow)]
-    result: Raw<'a>,
-    #[serde(borrow)]
-    errors: Raw<'a>,
-    #[serde(borrow)]
-    terminal_reason: Raw<'a>,
-    #[serde(borrow)]
-    permission_denials: Raw<'a>,
-    #[serde(borrow)]
-    usage: Raw<'a>,
-    #[serde(borrow)]
-    model_usage_since_last_result: Raw<'a>,
-    #[serde(borrow)]
-    total_cost_usd: Raw<'a>,
-}
-
-#[derive(Deserialize)]
-struct Message<'a> {
-    #[serde(borrow)]
-    model: Raw<'a>,
-    #[serde(borrow)]
-    stop_reason: Raw<'a>,
-    #[serde(borrow, default)]
-    content: Content<'a>,
-}
-
-/// What an assistant message holds.
+/// What is used of an `assistant` event.
 #[derive(Default)]
-struct Content<'a> {
-    /// The last text, as it is written.
+struct Assistant<'a> {
+    session_id: Raw<'a>,
+    model: Raw<'a>,
+    stop_reason: Raw<'a>,
+    /// The last text block.
     text: Raw<'a>,
-    /// Tool calls.
-    calls: u64,
-    /// Names of the first [`TOOLS_NAMED`] tools called.
-    tools: Vec<&'a str>,
-}
-
-#[derive(Deserialize)]
-struct Block<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Raw<'a>,
-    #[serde(borrow)]
-    text: Raw<'a>,
-    #[serde(borrow)]
-    name: Raw<'a>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RateLimitInfo<'a> {
-    #[serde(borrow)]
+    /// Tool calls, and the names of the first [`TOOLS_NAMED`].
+    calls: usize,
+    tools: [&'a str; TOOLS_NAMED],
+    /// The CLI speaks, not the model: kind, HTTP status and type of an API error.
+    is_api_error: Raw<'a>,
+    error: Raw<'a>,
     status: Raw<'a>,
-    #[serde(borrow)]
-    resets_at: Raw<'a>,
-    #[serde(borrow)]
-    rate_limit_type: Raw<'a>,
-    #[serde(borrow)]
-    overage_status: Raw<'a>,
-    #[serde(borrow)]
-    is_using_overage: Raw<'a>,
-    #[serde(borrow)]
-    utilization: Raw<'a>,
-    #[serde(borrow)]
-    unified_windows: Raw<'a>,
+    error_type: Raw<'a>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Window<'a> {
-    #[serde(borrow)]
-    status: Raw<'a>,
-    #[serde(borrow)]
-    resets_at: Raw<'a>,
-}
-
-/// `error.error` of an error body.
-#[derive(Deserialize)]
-struct ErrorBody<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Raw<'a>,
-    #[serde(borrow)]
-    message: Raw<'a>,
-}
-
-#[derive(Deserialize)]
-struct Denial<'a> {
-    #[serde(borrow)]
-    tool_name: Raw<'a>,
-}
+/// Tools of one message that are reported by name; further ones are only counted.
+const TOOLS_NAMED: usize = 8;
 
 /// `result.usage`.
 #[derive(Deserialize)]
@@ -193,8 +80,51 @@ struct ModelUsage {
     cost_usd: Option<f64>,
 }
 
-/// Tools of one message that are reported by name; further ones are only counted.
-const TOOLS_NAMED: usize = 32;
+// === impl Assistant ===
+
+impl<'a> Assistant<'a> {
+    /// One walk over the whole line, whatever its size.
+    fn read(line: &'a [u8]) -> Option<Self> {
+        let mut seen = Assistant::default();
+        let mut cursor = Cursor::new(line);
+        cursor.object(|key, cursor| match key {
+            b"session_id" => cursor.take(&mut seen.session_id),
+            b"error" => cursor.take(&mut seen.error),
+            b"is_api_error_message" => cursor.take(&mut seen.is_api_error),
+            b"api_error_status" => cursor.take(&mut seen.status),
+            b"api_error_type" => cursor.take(&mut seen.error_type),
+            b"message" => cursor.object(|key, cursor| match key {
+                b"model" => cursor.take(&mut seen.model),
+                b"stop_reason" => cursor.take(&mut seen.stop_reason),
+                b"content" => cursor.array(|cursor| seen.block(cursor)),
+                _ => cursor.skip(),
+            }),
+            _ => cursor.skip(),
+        })?;
+        cursor.at_end().then_some(seen)
+    }
+
+    fn block(&mut self, cursor: &mut Cursor<'a>) -> Option<()> {
+        let [mut kind, mut text, mut name] = [None; 3];
+        cursor.object(|key, cursor| match key {
+            b"type" => cursor.take(&mut kind),
+            b"text" => cursor.take(&mut text),
+            b"name" => cursor.take(&mut name),
+            _ => cursor.skip(),
+        })?;
+        match word(kind) {
+            "text" => self.text = text,
+            "tool_use" | "server_tool_use" => {
+                if let Some(place) = self.tools.get_mut(self.calls) {
+                    *place = word(name);
+                }
+                self.calls += 1;
+            }
+            _ => {}
+        }
+        Some(())
+    }
+}
 
 // === impl Claude ===
 
@@ -213,72 +143,73 @@ impl Claude {
 
     /// Reads one line of stdout; false when it is no event.
     fn stdout(&mut self, line: &[u8]) -> bool {
-        let (line, repaired) = text(line);
-        self.transcript.counts.repaired += u64::from(repaired);
-        if line.starts_with('{') {
-            return self.json(&line);
-        }
-        // `--output-format json` prints all events as one array at the end.
-        match serde_json::from_str::<Vec<&serde_json::value::RawValue>>(&line) {
-            Ok(events) => events.iter().filter(|event| self.json(event.get())).count() > 0,
-            Err(_) => false,
+        match line.first() {
+            Some(b'{') => self.event(line).is_some(),
+            // `--output-format json` prints all events as one array at the end.
+            Some(b'[') => {
+                let mut events = 0;
+                let mut cursor = Cursor::new(line);
+                let whole = cursor.array(|cursor| {
+                    let mut event = None;
+                    cursor.take(&mut event)?;
+                    events += usize::from(event.is_some_and(|event| self.event(event).is_some()));
+                    Some(())
+                });
+                whole.is_some() && events > 0
+            }
+            _ => false,
         }
     }
 
-    fn json(&mut self, line: &str) -> bool {
-        if let Ok(event) = serde_json::from_str::<Event<'_>>(line) {
-            return self.event(&event);
-        }
-        // Raw values let lone surrogates pass, so this is a last resort for what breaks a key.
-        let whole = without_lone_surrogates(line);
-        let Ok(event) = serde_json::from_str::<Event<'_>>(&whole) else { return false };
-        self.transcript.counts.repaired += 1;
-        self.event(&event)
-    }
-
-    fn event(&mut self, event: &Event<'_>) -> bool {
-        let kind = word(event.kind);
-        if kind.is_empty() {
-            return false;
+    fn event(&mut self, line: &[u8]) -> Option<()> {
+        match word(field(line, b"type")) {
+            "" => return None,
+            "assistant" => self.assistant(&Assistant::read(line)?),
+            "system" => self.system(line)?,
+            "rate_limit_event" => self.rate_limit(line)?,
+            "result" => self.result(line)?,
+            "error" => self.bare_error(line)?,
+            // Nothing in them is evidence; a line that was cut in the middle is no event.
+            _ if !line.ends_with(b"}") => return None,
+            "user" | "stream_event" => self.transcript.pending_error = None,
+            _ => {}
         }
         self.transcript.counts.events += 1;
         self.pending.first_output();
+        Some(())
+    }
+
+    fn conversation(&mut self, id: Raw<'_>) {
         if self.transcript.conversation.is_none()
-            && let Some(id) = string(event.session_id).filter(|id| !id.is_empty())
+            && let Some(id) = string(id).filter(|id| !id.is_empty())
         {
             self.pending.push(Fact::Conversation(id.clone()));
             self.transcript.conversation = Some(id);
         }
-        match kind {
-            "assistant" => self.assistant(event),
-            "user" | "stream_event" => self.transcript.pending_error = None,
-            "system" => self.system(event),
-            "rate_limit_event" => self.rate_limit(event),
-            "result" => self.result(event),
-            "error" => self.bare_error(event),
-            _ => {}
-        }
-        true
     }
 
-    fn system(&mut self, event: &Event<'_>) {
-        match word(event.subtype) {
-            "init" => self.model(event.model),
-            "model_fallback" => self.model(event.fallback_model),
-            "permission_denied" => self.denied(event.tool_name),
-            "api_retry" => self.retry(event),
+    fn system(&mut self, line: &[u8]) -> Option<()> {
+        let [subtype, session_id, model, fallback_model, tool_name] =
+            pick(line, ["subtype", "session_id", "model", "fallback_model", "tool_name"])?;
+        self.pending.first_output();
+        self.conversation(session_id);
+        match word(subtype) {
+            "init" => self.model(model),
+            "model_fallback" => self.model(fallback_model),
+            "permission_denied" => self.denied(tool_name),
+            "api_retry" => self.retry(line)?,
             _ => {}
         }
+        Some(())
     }
 
     fn model(&mut self, model: Raw<'_>) {
-        let Some(model) = string(model).filter(|model| !model.is_empty() && model != "<synthetic>") else {
+        let name = word(model);
+        if name.is_empty() || name == "<synthetic>" || self.transcript.model.as_deref() == Some(name) {
             return;
-        };
-        if self.transcript.model.as_ref() != Some(&model) {
-            self.pending.push(Fact::Model(model.clone()));
-            self.transcript.model = Some(model);
         }
+        self.pending.push(Fact::Model(name.to_owned()));
+        self.transcript.model = Some(name.to_owned());
     }
 
     fn denied(&mut self, tool: Raw<'_>) {
@@ -289,32 +220,32 @@ impl Claude {
         }
     }
 
-    fn retry(&mut self, event: &Event<'_>) {
-        let attempt = read(event.attempt).unwrap_or(0);
-        let status = read(event.error_status);
-        let mut kind = word(event.error);
-        if kind == "unknown" && status.is_none() {
+    fn retry(&mut self, line: &[u8]) -> Option<()> {
+        let [attempt, status, error] = pick(line, ["attempt", "error_status", "error"])?;
+        let (attempt, status) = (read(attempt).unwrap_or(0), read(status));
+        let kind = match word(error) {
             // No answer came at all: refused, reset, cut, timed out.
-            kind = "connection";
-        }
+            "unknown" if status.is_none() => "connection",
+            kind => kind,
+        };
         if self.last_retry.replace(attempt) != Some(attempt) {
-            self.pending.progress(Fact::Retrying { attempt, why: kind.to_owned() });
+            self.pending.progress(|| Fact::Retrying { attempt, why: kind.to_owned() });
         }
-        let message = format!("api_retry: {kind}");
-        let error = ErrorEvent::new(vec![kind.to_owned()], status, &message);
+        let error = ErrorEvent::new(vec![kind.to_owned()], status, &format!("api_retry: {kind}"));
         self.transcript.pending_error = Some(error.retrying());
+        Some(())
     }
 
-    fn assistant(&mut self, event: &Event<'_>) {
-        let message: Option<Message<'_>> = read(event.message);
-        if word_is_true(event.is_api_error_message) || !word(event.error).is_empty() {
-            let said = message.as_ref().and_then(|message| string(message.content.text)).unwrap_or_default();
-            let mut kinds = vec![word(event.error).to_owned(), word(event.api_error_type).to_owned()];
-            if message.is_some_and(|message| word(message.stop_reason) == "refusal") {
-                kinds.push("refusal".to_owned());
+    fn assistant(&mut self, seen: &Assistant<'_>) {
+        self.pending.first_output();
+        self.conversation(seen.session_id);
+        if is_true(seen.is_api_error) || !word(seen.error).is_empty() {
+            let mut kinds = vec![word(seen.error), word(seen.error_type)];
+            if word(seen.stop_reason) == "refusal" {
+                kinds.push("refusal");
             }
-            kinds.retain(|kind| !kind.is_empty());
-            let error = ErrorEvent::new(kinds, read(event.api_error_status), &said);
+            let kinds = kinds.into_iter().filter(|kind| !kind.is_empty()).map(str::to_owned).collect();
+            let error = ErrorEvent::new(kinds, read(seen.status), &string(seen.text).unwrap_or_default());
             self.transcript.pending_error = Some(error.clone());
             self.api_error = Some(error);
             return;
@@ -323,56 +254,87 @@ impl Claude {
         self.last_retry = None;
         self.transcript.pending_error = None;
         self.transcript.limit = None;
-        let Some(message) = message else { return };
-        self.model(message.model);
-        self.transcript.tools_used += message.content.calls;
-        for tool in message.content.tools {
-            self.pending.progress(Fact::Tool(tool.to_owned()));
-        }
-        if let Some(said) = start_of_string(message.content.text, SAID_MAX) {
-            self.pending.progress(Fact::Said(said.replace(['\n', '\r'], " ").trim().to_owned()));
+        self.model(seen.model);
+        self.transcript.tools_used += seen.calls as u64;
+        self.pending.said(start(seen.text, SAID_MAX));
+        for tool in seen.tools.iter().take(seen.calls) {
+            self.pending.progress(|| Fact::Tool((*tool).to_owned()));
         }
     }
 
     /// The server's error body, which some failures print as a line of its own.
-    fn bare_error(&mut self, event: &Event<'_>) {
-        let Some(body) = read::<ErrorBody<'_>>(event.error) else { return };
-        let kinds = vec![word(body.kind).to_owned()];
-        let error = ErrorEvent::new(kinds, None, &string(body.message).unwrap_or_default());
-        self.transcript.pending_error = Some(error);
+    fn bare_error(&mut self, line: &[u8]) -> Option<()> {
+        let [body] = pick(line, ["error"])?;
+        let [kind, message] = pick(body.unwrap_or(b"{}"), ["type", "message"])?;
+        let kinds = vec![word(kind).to_owned()];
+        self.transcript.pending_error =
+            Some(ErrorEvent::new(kinds, None, &string(message).unwrap_or_default()));
+        Some(())
     }
 
-    fn rate_limit(&mut self, event: &Event<'_>) {
-        let Some(info) = read::<RateLimitInfo<'_>>(event.rate_limit_info) else { return };
-        let using_overage = word_is_true(info.is_using_overage);
-        let rejected = match using_overage {
-            true => is_rejected(info.overage_status),
-            false => is_rejected(info.status),
-        };
-        // The notice's own time is that of the window it names; further rejected windows must pass, too.
-        let windows: BTreeMap<String, Window<'_>> = read(info.unified_windows).unwrap_or_default();
-        let of_windows =
-            windows.values().filter(|window| is_rejected(window.status)).map(|window| window.resets_at);
-        let resets_at = match rejected {
-            true => std::iter::once(info.resets_at).chain(of_windows).filter_map(epoch).max(),
-            false => epoch(info.resets_at),
-        };
-        let window = Some(word(info.rate_limit_type).to_owned()).filter(|window| !window.is_empty());
-        let notice = LimitNotice { rejected, window, resets_at, utilization: read(info.utilization) };
+    fn rate_limit(&mut self, line: &[u8]) -> Option<()> {
+        let [info] = pick(line, ["rate_limit_info"])?;
+        let Some(info) = info else { return Some(()) };
+        let [status, resets_at, window, overage_status, using_overage, utilization, windows] = pick(
+            info,
+            [
+                "status",
+                "resetsAt",
+                "rateLimitType",
+                "overageStatus",
+                "isUsingOverage",
+                "utilization",
+                "unifiedWindows",
+            ],
+        )?;
+        let rejected = is_rejected(if is_true(using_overage) { overage_status } else { status });
+        let mut resets_at = epoch(resets_at);
+        if rejected {
+            // The notice's own time is that of the window it names; further rejected windows must pass, too.
+            Cursor::new(windows.unwrap_or(b"{}")).object(|_, cursor| {
+                let mut window = None;
+                cursor.take(&mut window)?;
+                let [status, at] = pick(window.unwrap_or(b"{}"), ["status", "resetsAt"])?;
+                if is_rejected(status) {
+                    resets_at = resets_at.max(epoch(at));
+                }
+                Some(())
+            })?;
+        }
+        let window = Some(word(window).to_owned()).filter(|window| !window.is_empty());
+        let notice = LimitNotice { rejected, window, resets_at, utilization: read(utilization) };
         self.transcript.limit = rejected.then(|| notice.clone());
         self.pending.push(Fact::Limit(notice));
+        Some(())
     }
 
-    fn result(&mut self, event: &Event<'_>) {
-        self.usage(event);
-        for denial in read::<Vec<Denial<'_>>>(event.permission_denials).unwrap_or_default() {
-            self.denied(denial.tool_name);
-        }
+    fn result(&mut self, line: &[u8]) -> Option<()> {
+        let [session_id, subtype, reason, is_error, result, errors, status, error_type, denials] = pick(
+            line,
+            [
+                "session_id",
+                "subtype",
+                "terminal_reason",
+                "is_error",
+                "result",
+                "errors",
+                "api_error_status",
+                "api_error_type",
+                "permission_denials",
+            ],
+        )?;
+        self.conversation(session_id);
+        self.usage(line)?;
+        Cursor::new(denials.unwrap_or(b"[]")).array(|cursor| {
+            let mut denial = None;
+            cursor.take(&mut denial)?;
+            self.denied(field(denial.unwrap_or_default(), b"tool_name"));
+            Some(())
+        })?;
         self.transcript.pending_error = None;
-        let answer = string(event.result).unwrap_or_default();
-        let reason = word(event.terminal_reason);
-        let subtype = word(event.subtype);
-        let failed = event.is_error.map_or(subtype != "success", |raw| raw.get() == "true");
+        let answer = string(result).unwrap_or_default();
+        let (reason, subtype) = (word(reason), word(subtype));
+        let failed = if is_error.is_some() { is_true(is_error) } else { subtype != "success" };
         // An API error that is passed off as the answer is still the CLI's own words.
         let api_error = self.api_error.take();
         let disguised =
@@ -385,28 +347,28 @@ impl Claude {
         } else if failed && reason.starts_with("aborted") {
             Terminal::Aborted(reason.to_owned())
         } else if failed || disguised {
-            let errors: Vec<String> = read(event.errors).unwrap_or_default();
+            let errors: Vec<String> = read(errors).unwrap_or_default();
             let message = if answer.is_empty() { errors.join("\n") } else { answer.clone() };
             let error = api_error.unwrap_or_default();
             let mut kinds = error.kinds;
-            let own = [word(event.api_error_type), reason, subtype];
+            let own = [word(error_type), reason, subtype];
             kinds.extend(
                 own.into_iter().filter(|kind| !kind.is_empty() && *kind != "success").map(str::to_owned),
             );
-            Terminal::Failure(ErrorEvent::new(kinds, read(event.api_error_status).or(error.status), &message))
+            Terminal::Failure(ErrorEvent::new(kinds, read(status).or(error.status), &message))
         } else {
+            self.transcript.set_answer(&answer);
             Terminal::Success
         };
-        if terminal == Terminal::Success {
-            self.transcript.set_answer(&answer);
-        }
         self.transcript.terminal = Some(terminal);
         self.pending.push(Fact::Terminal);
+        Some(())
     }
 
-    fn usage(&mut self, event: &Event<'_>) {
-        let models: BTreeMap<String, ModelUsage> =
-            read(event.model_usage_since_last_result).unwrap_or_default();
+    fn usage(&mut self, line: &[u8]) -> Option<()> {
+        let [total, usage, models] =
+            pick(line, ["total_cost_usd", "usage", "model_usage_since_last_result"])?;
+        let models: BTreeMap<String, ModelUsage> = read(models).unwrap_or_default();
         let mut share = Usage::default();
         for model in models.values() {
             add(&mut share.input_tokens, model.input_tokens);
@@ -416,14 +378,14 @@ impl Claude {
             add_usd(&mut share.cost_usd, model.cost_usd);
         }
         if models.is_empty()
-            && let Some(usage) = read::<ResultUsage>(event.usage)
+            && let Some(usage) = read::<ResultUsage>(usage)
         {
             share.input_tokens = usage.input_tokens;
             share.output_tokens = usage.output_tokens;
             share.cache_read_tokens = usage.cache_read_input_tokens;
             share.cache_write_tokens = usage.cache_creation_input_tokens;
         }
-        let total: Option<f64> = read(event.total_cost_usd);
+        let total: Option<f64> = read(total);
         if share.cost_usd.is_none() {
             // A total below the last one has started anew, as after a killed process.
             share.cost_usd = total.map(|total| match self.previous_total_usd {
@@ -439,6 +401,7 @@ impl Claude {
         add(&mut sum.cache_read_tokens, share.cache_read_tokens);
         add(&mut sum.cache_write_tokens, share.cache_write_tokens);
         add_usd(&mut sum.cost_usd, share.cost_usd);
+        Some(())
     }
 }
 
@@ -449,12 +412,9 @@ impl Decoder for Claude {
             Stream::Stderr => self.stderr.push(line),
             Stream::Stdout => {
                 let line = line.trim_ascii();
-                if line.is_empty() {
-                    return;
-                }
                 // The head of an over-long event is no event, and no words of the CLI either.
                 let cut_event = truncated && line.starts_with(b"{");
-                if cut_event || (!truncated && self.stdout(line)) {
+                if line.is_empty() || cut_event || (!truncated && self.stdout(line)) {
                     return;
                 }
                 self.transcript.counts.not_json += 1;
@@ -475,50 +435,13 @@ impl Decoder for Claude {
     }
 }
 
-// === impl Content ===
-
-impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Blocks;
-        impl<'de> Visitor<'de> for Blocks {
-            type Value = Content<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("content blocks")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut blocks: A) -> Result<Self::Value, A::Error> {
-                let mut content = Content::default();
-                while let Some(block) = blocks.next_element::<Block<'de>>()? {
-                    match word(block.kind) {
-                        "text" => content.text = block.text,
-                        "tool_use" | "server_tool_use" => {
-                            content.calls += 1;
-                            if content.tools.len() < TOOLS_NAMED {
-                                content.tools.push(word(block.name));
-                            }
-                        }
-                        _ => {}
-                    }
-                }
-                Ok(content)
-            }
-        }
-        deserializer.deserialize_seq(Blocks)
-    }
-}
-
-fn word_is_true(raw: Raw<'_>) -> bool {
-    raw.is_some_and(|raw| raw.get() == "true")
-}
-
 /// One project saw `denied`; everything else only informs.
 fn is_rejected(status: Raw<'_>) -> bool {
     matches!(word(status), "rejected" | "denied")
 }
 
 fn epoch(raw: Raw<'_>) -> Option<Timestamp> {
-    crate::domain::reset_time::epoch(read(raw)?)
+    reset_time::epoch(read(raw)?)
 }
 
 fn add(sum: &mut Option<u64>, more: Option<u64>) {

@@ -9,8 +9,8 @@
 
 use serde::Deserialize;
 
-use super::json::{Raw, read, start_of_string, string, text, without_lone_surrogates, word};
-use super::tail::Tail;
+use super::json::{Cursor, Raw, field, pick, read, start, string, word};
+use super::tail::{Tail, cut};
 use super::{Decoder, ErrorEvent, Fact, Pending, SAID_MAX, Terminal, Transcript};
 use crate::providers::call::{CallEnd, Stream};
 use crate::providers::definition::OutputFormat;
@@ -22,38 +22,17 @@ pub(super) struct Codex {
     transcript: Transcript,
     stray: Tail,
     stderr: Tail,
+    /// The last agent message as it is written: the final answer, once it is known to be the last.
+    answer: Vec<u8>,
     /// Tool items begun, and ended: some kinds are only ever reported at their end.
     tools: [u64; 2],
 }
 
-/// One event, of any type.
-#[derive(Deserialize)]
-struct Event<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Raw<'a>,
-    #[serde(borrow)]
-    thread_id: Raw<'a>,
-    #[serde(borrow)]
-    item: Raw<'a>,
-    #[serde(borrow)]
-    usage: Raw<'a>,
-    /// `turn.failed`, some `error` events.
-    #[serde(borrow)]
-    error: Raw<'a>,
-    #[serde(borrow)]
-    status: Raw<'a>,
-    /// `error`.
-    #[serde(borrow)]
-    message: Raw<'a>,
-}
-
-#[derive(Deserialize)]
+/// What is used of an item.
+#[derive(Default)]
 struct Item<'a> {
-    #[serde(borrow, rename = "type")]
     kind: Raw<'a>,
-    #[serde(borrow)]
     text: Raw<'a>,
-    #[serde(borrow)]
     status: Raw<'a>,
 }
 
@@ -65,23 +44,28 @@ struct TurnUsage {
     output_tokens: Option<u64>,
 }
 
-/// A JSON error body, as servers send it: `{"error": {...}}`, `{"detail": "..."}`, or the inner part alone.
-#[derive(Deserialize)]
-struct ErrorBody<'a> {
-    #[serde(borrow)]
-    error: Raw<'a>,
-    #[serde(borrow)]
-    detail: Raw<'a>,
-    #[serde(borrow)]
-    message: Raw<'a>,
-    #[serde(borrow, rename = "type")]
-    kind: Raw<'a>,
-    #[serde(borrow)]
-    code: Raw<'a>,
-}
-
 const BEGUN: usize = 0;
 const ENDED: usize = 1;
+
+// === impl Item ===
+
+impl<'a> Item<'a> {
+    /// One walk over the whole line, whatever its size.
+    fn read(line: &'a [u8]) -> Option<Self> {
+        let mut item = Item::default();
+        let mut cursor = Cursor::new(line);
+        cursor.object(|key, cursor| match key {
+            b"item" => cursor.object(|key, cursor| match key {
+                b"type" => cursor.take(&mut item.kind),
+                b"text" => cursor.take(&mut item.text),
+                b"status" => cursor.take(&mut item.status),
+                _ => cursor.skip(),
+            }),
+            _ => cursor.skip(),
+        })?;
+        cursor.at_end().then_some(item)
+    }
+}
 
 // === impl Codex ===
 
@@ -92,68 +76,54 @@ impl Codex {
             transcript: Transcript::new(OutputFormat::CodexJsonl),
             stray: Tail::new(16, 48),
             stderr: Tail::new(0, 64),
+            answer: Vec::new(),
             tools: [0; 2],
         }
     }
 
-    fn stdout(&mut self, line: &[u8]) -> bool {
-        let (line, repaired) = text(line);
-        self.transcript.counts.repaired += u64::from(repaired);
-        if let Ok(event) = serde_json::from_str::<Event<'_>>(&line) {
-            return self.event(&event);
-        }
-        let whole = without_lone_surrogates(&line);
-        let Ok(event) = serde_json::from_str::<Event<'_>>(&whole) else { return false };
-        self.transcript.counts.repaired += 1;
-        self.event(&event)
-    }
-
-    fn event(&mut self, event: &Event<'_>) -> bool {
-        let kind = word(event.kind);
-        if kind.is_empty() {
-            return false;
-        }
-        self.transcript.counts.events += 1;
-        self.pending.first_output();
-        match kind {
+    fn event(&mut self, line: &[u8]) -> Option<()> {
+        match word(field(line, b"type")) {
+            "" => return None,
             "thread.started" => {
-                if let Some(id) = string(event.thread_id) {
+                let [id] = pick(line, ["thread_id"])?;
+                if let Some(id) = string(id) {
                     self.pending.push(Fact::Conversation(id.clone()));
                     self.transcript.conversation = Some(id);
                 }
             }
-            "item.started" => self.item(event.item, BEGUN),
-            "item.completed" => self.item(event.item, ENDED),
-            "turn.completed" => self.completed(event.usage),
+            "item.started" => self.item(&Item::read(line)?, BEGUN),
+            "item.completed" => self.item(&Item::read(line)?, ENDED),
+            "turn.completed" => self.completed(line)?,
             "turn.failed" => {
-                let error = self.failure(event);
+                let error = failure(line)?;
                 self.end(Terminal::Failure(error));
             }
-            "error" => self.error(event),
+            "error" => self.error(failure(line)?),
+            // Nothing in them is evidence; a line that was cut in the middle is no event.
+            _ if !line.ends_with(b"}") => return None,
             _ => {}
         }
-        true
+        self.transcript.counts.events += 1;
+        self.pending.first_output();
+        Some(())
     }
 
-    fn item(&mut self, item: Raw<'_>, phase: usize) {
-        let Some(item) = read::<Item<'_>>(item) else { return };
+    fn item(&mut self, item: &Item<'_>, phase: usize) {
+        self.pending.first_output();
         match word(item.kind) {
             // A notice, neither progress nor failure.
             "error" => return,
             "agent_message" if phase == ENDED => {
-                if let Some(said) = start_of_string(item.text, SAID_MAX) {
-                    self.pending.progress(Fact::Said(said.replace(['\n', '\r'], " ").trim().to_owned()));
-                }
-                if let Some(answer) = string(item.text) {
-                    self.transcript.set_answer(&answer);
-                }
+                self.pending.said(start(item.text, SAID_MAX));
+                self.answer.clear();
+                self.answer.extend_from_slice(item.text.unwrap_or_default());
             }
             tool @ ("command_execution" | "file_change" | "mcp_tool_call" | "web_search"
             | "collab_tool_call") => {
                 self.tools[phase] += 1;
                 // More ends than begins: this kind has no begin.
                 if phase == BEGUN || self.tools[ENDED] > self.tools[BEGUN] {
-                    self.pending.progress(Fact::Tool(tool.to_owned()));
+                    self.pending.progress(|| Fact::Tool(tool.to_owned()));
                 }
                 if word(item.status) == "declined" && self.transcript.deny(tool) {
                     self.pending.push(Fact::Denied(tool.to_owned()));
@@ -164,7 +134,8 @@ impl Codex {
         self.transcript.pending_error = None;
     }
 
-    fn completed(&mut self, usage: Raw<'_>) {
+    fn completed(&mut self, line: &[u8]) -> Option<()> {
+        let [usage] = pick(line, ["usage"])?;
         if let Some(usage) = read::<TurnUsage>(usage) {
             let cached = usage.cached_input_tokens.unwrap_or(0);
             let sum = &mut self.transcript.usage;
@@ -179,6 +150,7 @@ impl Codex {
             add(&mut sum.output_tokens, usage.output_tokens);
         }
         self.end(Terminal::Success);
+        Some(())
     }
 
     fn end(&mut self, terminal: Terminal) {
@@ -187,33 +159,14 @@ impl Codex {
         self.pending.push(Fact::Terminal);
     }
 
-    fn error(&mut self, event: &Event<'_>) {
-        let error = self.failure(event);
-        if let Some((attempt, why)) = reconnecting(&error.message) {
-            self.pending.progress(Fact::Retrying { attempt, why: super::cut(why, SAID_MAX).to_owned() });
-            let error = ErrorEvent::new(error.kinds, status_in(why), why);
-            self.transcript.pending_error = Some(error.retrying());
-        } else {
+    fn error(&mut self, error: ErrorEvent) {
+        let Some((attempt, why)) = reconnecting(&error.message) else {
             self.transcript.pending_error = Some(error);
-        }
-    }
-
-    /// The error of an event: its `error.message`, or its own `message`, with what a JSON body in it says.
-    fn failure(&self, event: &Event<'_>) -> ErrorEvent {
-        let body = body(event.error.map_or("", |raw| raw.get()));
-        let (mut kinds, words) = match body {
-            Some(found) => found,
-            None => (Vec::new(), string(event.message).unwrap_or_default()),
+            return;
         };
-        let message = match self::body(words.trim()) {
-            Some((inner, message)) => {
-                kinds.extend(inner);
-                message
-            }
-            None => words,
-        };
-        let status = read(event.status).or_else(|| status_in(&message));
-        ErrorEvent::new(kinds, status, &message)
+        self.pending.progress(|| Fact::Retrying { attempt, why: cut(why, SAID_MAX).to_owned() });
+        let error = ErrorEvent::new(error.kinds, status_in(why), why);
+        self.transcript.pending_error = Some(error.retrying());
     }
 }
 
@@ -224,11 +177,9 @@ impl Decoder for Codex {
             Stream::Stderr => self.stderr.push(line),
             Stream::Stdout => {
                 let line = line.trim_ascii();
-                if line.is_empty() {
-                    return;
-                }
+                // The head of an over-long event is no event, and no words of the CLI either.
                 let cut_event = truncated && line.starts_with(b"{");
-                if cut_event || (!truncated && self.stdout(line)) {
+                if line.is_empty() || cut_event || (!truncated && self.event(line).is_some()) {
                     return;
                 }
                 self.transcript.counts.not_json += 1;
@@ -243,6 +194,9 @@ impl Decoder for Codex {
 
     fn finish(self: Box<Self>, _end: &CallEnd) -> Transcript {
         let mut transcript = self.transcript;
+        if let Some(answer) = string(Some(&self.answer)) {
+            transcript.set_answer(&answer);
+        }
         transcript.tools_used = self.tools[BEGUN].max(self.tools[ENDED]);
         transcript.stdout = self.stray.into_lines();
         transcript.stderr = self.stderr.into_lines();
@@ -250,13 +204,32 @@ impl Decoder for Codex {
     }
 }
 
-/// Kinds and message of a JSON error body.
-fn body(json: &str) -> Option<(Vec<String>, String)> {
-    let outer: ErrorBody<'_> = serde_json::from_str(json).ok()?;
-    let inner: Option<ErrorBody<'_>> = read(outer.error);
-    let told = inner.as_ref().unwrap_or(&outer);
-    let message = string(told.message).or_else(|| string(outer.detail))?;
-    let kinds = [told.kind, told.code].into_iter().map(word).filter(|kind| !kind.is_empty());
+/// The error of an event: its `error.message`, or its own `message`, with what a JSON body in it says.
+fn failure(line: &[u8]) -> Option<ErrorEvent> {
+    let [error, message, status] = pick(line, ["error", "message", "status"])?;
+    let (mut kinds, words) = match error.and_then(body) {
+        Some(found) => found,
+        None => (Vec::new(), string(message).unwrap_or_default()),
+    };
+    let message = match body(words.trim().as_bytes()) {
+        Some((inner, message)) => {
+            kinds.extend(inner);
+            message
+        }
+        None => words,
+    };
+    let status = read(status).or_else(|| status_in(&message));
+    Some(ErrorEvent::new(kinds, status, &message))
+}
+
+/// Kinds and message of a JSON error body, as servers send it: `{"error": {...}}`, `{"detail": "..."}`, or the
+/// inner part alone.
+fn body(json: &[u8]) -> Option<(Vec<String>, String)> {
+    let outer = json.starts_with(b"{").then_some(json)?;
+    let [error, detail] = pick(outer, ["error", "detail"])?;
+    let [kind, code, message] = pick(error.unwrap_or(outer), ["type", "code", "message"])?;
+    let message = string(message).or_else(|| string(detail))?;
+    let kinds = [kind, code].into_iter().map(word).filter(|kind| !kind.is_empty());
     Some((kinds.map(str::to_owned).collect(), message))
 }
 

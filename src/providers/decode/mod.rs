@@ -81,11 +81,13 @@ pub fn decoder(format: OutputFormat, options: DecoderOptions) -> Option<Box<dyn 
     }
 }
 
-/// Facts that wait to be fetched. What is said last replaces what was said before it.
+/// Facts that wait to be fetched.
 #[derive(Debug, Default)]
 struct Pending {
     facts: Vec<Fact>,
     started: bool,
+    /// The start of what was said last, as it is written in JSON: most of it is never asked for.
+    said: Vec<u8>,
 }
 
 // === impl Pending ===
@@ -98,24 +100,45 @@ impl Pending {
         }
     }
 
+    /// Something was said; `start` is the start of a JSON string without its quotes.
+    fn said(&mut self, start: &[u8]) {
+        if !start.is_empty() {
+            self.said.clear();
+            self.said.extend_from_slice(start);
+        }
+    }
+
     /// Progress: dropped while too much of it waits.
-    fn progress(&mut self, fact: Fact) {
-        if let (Fact::Said(_), Some(last @ Fact::Said(_))) = (&fact, self.facts.last_mut()) {
-            *last = fact;
-        } else if self.facts.len() < FACTS_MAX - RESERVED {
-            self.facts.push(fact);
+    fn progress(&mut self, fact: impl FnOnce() -> Fact) {
+        self.flush();
+        if self.facts.len() < FACTS_MAX - RESERVED {
+            self.facts.push(fact());
         }
     }
 
     /// What must not be lost.
     fn push(&mut self, fact: Fact) {
+        self.flush();
         if self.facts.len() < FACTS_MAX {
             self.facts.push(fact);
         }
     }
 
     fn take(&mut self) -> Vec<Fact> {
+        self.flush();
         std::mem::take(&mut self.facts)
+    }
+
+    /// Puts what was said in its place among the facts.
+    fn flush(&mut self) {
+        if self.said.is_empty() {
+            return;
+        }
+        if self.facts.len() < FACTS_MAX - RESERVED {
+            let said = json::unescaped(&self.said).replace(['\n', '\r'], " ");
+            self.facts.push(Fact::Said(cut(said.trim(), SAID_MAX).to_owned()));
+        }
+        self.said.clear();
     }
 }
 

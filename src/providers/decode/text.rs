@@ -53,7 +53,7 @@ impl Decoder for Text {
 
     fn facts(&mut self) -> Vec<Fact> {
         if std::mem::take(&mut self.news) {
-            self.pending.progress(Fact::Said(cut(&clean(&self.last), SAID_MAX).to_owned()));
+            self.pending.progress(|| Fact::Said(cut(&clean(&self.last), SAID_MAX).to_owned()));
         }
         self.pending.take()
     }

@@ -102,8 +102,6 @@ pub struct Counts {
     pub not_json: u64,
     /// Lines that were longer than the reader's limit.
     pub over_long: u64,
-    /// Lines that were read only after a repair (lone surrogates, bytes that are not UTF-8).
-    pub repaired: u64,
 }
 
 // === impl Transcript ===
