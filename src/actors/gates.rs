@@ -1,31 +1,23 @@
 //! Gates: runs checks with time limits, one after the other, each as a process tree of its own.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
 
 use super::context::ProjectCtx;
 use crate::config::{Gate, GateCommand};
 use crate::domain::ids::Token;
-use crate::domain::outcome::Exit;
 use crate::domain::session::{GateReport, Input};
 use crate::domain::state::GateResult;
 use crate::intake::gates::gates_of;
 use crate::messages::gates::GatesMsg;
 use crate::messages::session::SessionMsg;
-use crate::process::{Activity, Call, CallSpec, HeadTail, Line, LineSink, MAX_LINE, PumpStop, StartFailure, Stream, pump};
-
-/// What is kept of a gate's output, bytes: its beginning, and its end, where the failures are summed up.
-const KEPT_HEAD: usize = 2 * 1024;
-const KEPT_TAIL: usize = 8 * 1024;
-
-/// Takes both streams as they come.
-struct Tail(HeadTail);
+use crate::process::{CallSpec, GateLimits, run_gate};
 
 /// The actor.
 pub struct GatesActor;
@@ -112,7 +104,7 @@ impl Gates {
         let next = if run.ended { None } else { run.left.pop_front() };
         let Some(gate) = next else {
             let (token, mut reports) = (run.token, std::mem::take(&mut run.done));
-            reports.extend(run.left.drain(..).map(|gate| unrun(gate.name)));
+            reports.extend(run.left.drain(..).map(|gate| GateReport::cancelled(gate.name)));
             self.run = None;
             let input = Input::GatesEnded { token, reports };
             return self.ctx.slots.session.cast(SessionMsg::Input(Box::new(input)));
@@ -122,138 +114,36 @@ impl Gates {
         let (token, iteration) = (run.token, run.iteration);
         let (ctx, myself) = (self.ctx.clone(), myself.clone());
         tokio::spawn(async move {
-            let report = run_gate(&ctx, &gate, iteration, ending).await;
+            let report = match &ctx.keeper {
+                Some(keeper) => {
+                    let limits = GateLimits { time: gate.timeout, grace: ctx.config().stop.grace };
+                    run_gate(keeper, &gate.name, &spec(&ctx, &gate, iteration), limits, ending).await
+                }
+                None => GateReport {
+                    result: GateResult::CouldNotRun,
+                    tail: "no processes in a simulation".to_owned(),
+                    ..GateReport::cancelled(gate.name.clone())
+                },
+            };
             // An actor that died has a successor that is asked again.
             let _ = myself.cast(GatesMsg::Ended { token, report: Box::new(report) });
         });
     }
 }
 
-impl LineSink for Tail {
-    fn line(&mut self, _: Stream, line: Line<'_>) {
-        match line {
-            Line::Whole(bytes) => self.0.push(bytes),
-            Line::TooLong { head, .. } => self.0.push(head),
-        }
-        self.0.push(b"\n");
-    }
-}
-
-fn unrun(name: String) -> GateReport {
-    let result = GateResult::Cancelled;
-    GateReport { name, result, exit: None, duration_ms: 0, timed_out_after: None, tail: String::new() }
-}
-
-/// What ended a gate's run.
-enum End {
-    ByItself(crate::process::Ended),
-    Limit,
-    Us(Duration),
-    /// The actor is gone.
-    Orphaned,
-}
-
-async fn run_gate(
-    ctx: &Arc<ProjectCtx>,
-    gate: &Gate,
-    iteration: u64,
-    mut ending: mpsc::Receiver<Duration>,
-) -> GateReport {
-    let started = Instant::now();
-    let mut report = unrun(gate.name.clone());
-    let could_not = |tail: String| GateReport {
-        result: GateResult::CouldNotRun,
-        tail,
-        duration_ms: millis(started),
-        ..unrun(gate.name.clone())
-    };
-    let Some(keeper) = &ctx.keeper else { return could_not("no processes in a simulation".to_owned()) };
-    let prepared = match keeper.prepare().await {
-        Ok(prepared) => prepared,
-        Err(error) => return could_not(error.to_string()),
-    };
-    let (output, call) = match prepared.start(&spec(ctx, gate, iteration)) {
-        Ok(started) => started,
-        Err(error) => return could_not(error.to_string()),
-    };
-    let (stop, signal) = match PumpStop::pair() {
-        Ok(pair) => pair,
-        Err(error) => return could_not(error.to_string()),
-    };
-    let capture = tokio::task::spawn_blocking(move || {
-        let mut tail = Tail(HeadTail::new(KEPT_HEAD, KEPT_TAIL));
-        pump(output, MAX_LINE, &mut tail, None, &Activity::new(), &signal);
-        tail.0.text()
-    });
-    let end = tokio::select! {
-        ended = call.ended() => End::ByItself(ended),
-        () = sleep_until(started + gate.timeout) => End::Limit,
-        grace = ending.recv() => grace.map_or(End::Orphaned, End::Us),
-    };
-    let by_us = !matches!(end, End::ByItself(_));
-    let exit = match end {
-        End::ByItself(ended) => ended.exit,
-        End::Limit => {
-            report.result = GateResult::TimedOut;
-            report.timed_out_after = Some(u64::try_from(gate.timeout.as_millis()).unwrap_or(u64::MAX));
-            end_tree(&call, ctx.config().stop.grace, &mut ending).await
-        }
-        End::Us(grace) => end_tree(&call, grace, &mut ending).await,
-        End::Orphaned => end_tree(&call, Duration::ZERO, &mut ending).await,
-    };
-    stop.stop();
-    report.tail = capture.await.unwrap_or_default();
-    report.duration_ms = millis(started);
-    judge(&mut report, exit, by_us);
-    report
-}
-
-/// Ends the whole tree; a second request without grace ends it at once.
-async fn end_tree(
-    call: &Call,
-    grace: Duration,
-    ending: &mut mpsc::Receiver<Duration>,
-) -> Result<Exit, StartFailure> {
-    call.terminate(grace);
-    loop {
-        tokio::select! {
-            ended = call.ended() => return ended.exit,
-            Some(grace) = ending.recv() => call.terminate(grace),
-        }
-    }
-}
-
-fn judge(report: &mut GateReport, exit: Result<Exit, StartFailure>, by_us: bool) {
-    match exit {
-        Ok(exit) => {
-            report.exit = Some(exit);
-            match exit {
-                // Timed out, or cancelled: whatever it says now.
-                _ if by_us => {}
-                Exit::Code(0) => report.result = GateResult::Passed,
-                // A shell's way to say that there is no such program, or that it may not be run.
-                Exit::Code(126 | 127) => report.result = GateResult::CouldNotRun,
-                Exit::Code(_) | Exit::Signal(_) => report.result = GateResult::Failed,
-            }
-        }
-        Err(failure) => {
-            report.result = GateResult::CouldNotRun;
-            report.tail = failure.to_string();
-        }
-    }
-}
-
+/// What a gate is started with.
 fn spec(ctx: &ProjectCtx, gate: &Gate, iteration: u64) -> CallSpec {
+    let mut env = ctx.env.clone();
+    env.extend(super::lane::marks(ctx, iteration, 0));
+    gate_spec(gate, env, &ctx.paths.root)
+}
+
+/// What a gate is started with, in the folder `root`. Its own variables come on top of `env`.
+pub fn gate_spec(gate: &Gate, mut env: BTreeMap<OsString, OsString>, root: &Path) -> CallSpec {
     let argv: Vec<OsString> = match &gate.command {
         GateCommand::Argv(words) => words.iter().map(OsString::from).collect(),
         GateCommand::Shell(line) => ["/bin/sh", "-c", line].iter().map(OsString::from).collect(),
     };
-    let mut env = ctx.env.clone();
     env.extend(gate.env.iter().map(|(k, v)| (OsString::from(k), OsString::from(v))));
-    env.extend(super::lane::marks(ctx, iteration, 0));
-    CallSpec { argv, env: env.into_iter().collect(), cwd: ctx.paths.root.clone(), stdin: Vec::new() }
-}
-
-fn millis(since: Instant) -> u64 {
-    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+    CallSpec { argv, env: env.into_iter().collect(), cwd: root.to_owned(), stdin: Vec::new() }
 }

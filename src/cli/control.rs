@@ -12,13 +12,13 @@ use super::error::{CliError, ExitCode};
 use super::format;
 use super::output::Output;
 use super::project::Project;
-use crate::config::{IfThere, write_atomic};
 use crate::domain::ids::{IdSource, MessageId};
-use crate::domain::state::{Phase, State};
+use crate::domain::plain_text;
+use crate::domain::signal_file::SignalFile;
+use crate::domain::state::{Phase, Reason, State};
+use crate::intake::inbox::{self, MAX_TEXT};
+use crate::intake::signal_files;
 use crate::store::{self, Holder};
-
-/// Longest message, bytes: it stands in a prompt.
-const LONGEST_MESSAGE: u64 = 1 << 20;
 
 /// `longhaul pause [REASON]`
 ///
@@ -58,7 +58,7 @@ pub fn resume(arguments: JsonArgs, project: &Project, output: &mut Output) -> Re
     // A session whose state cannot be read now may be waiting for this.
     let waits = state.as_ref().map_or(holder.is_some(), |state| needs_word(state));
     if waits {
-        write(&paths.dot.join("RESUME"), b"")?;
+        write(&signal_files::resume_path(paths), b"")?;
     }
     let what = match (&holder, removed || waits) {
         (Some(holder), true) => format!("the session (process {}) goes on", holder.pid),
@@ -127,7 +127,7 @@ pub fn say(
             CliError::usage("the message is empty").hinted("longhaul say 'Use SQLite, not Postgres.'")
         );
     }
-    if text.len() as u64 > LONGEST_MESSAGE {
+    if text.len() as u64 > MAX_TEXT {
         return Err(too_long());
     }
     let id = leave(project, &text)?;
@@ -148,11 +148,8 @@ pub fn say(
 /// It cannot be stored.
 pub fn leave(project: &Project, text: &str) -> Result<MessageId, CliError> {
     let id = MessageId(IdSource::new(None).next(project.clock.now()));
-    let inbox = &project.paths.inbox;
-    let path = inbox.join(format!("{id}.md"));
-    let stored =
-        fs::create_dir_all(inbox).and_then(|()| write_atomic(&path, text.as_bytes(), IfThere::Refuse));
-    stored.map_err(|error| cannot_write(&path, &error))?;
+    inbox::put(&project.paths, id, text)
+        .map_err(|error| cannot_write(&project.paths.inbox.join(format!("{id}.md")), &error))?;
     Ok(id)
 }
 
@@ -162,23 +159,21 @@ fn read_message(input: &mut dyn Read, output: &mut Output) -> Result<String, Cli
     }
     let mut bytes = Vec::new();
     input
-        .take(LONGEST_MESSAGE + 1)
+        .take(MAX_TEXT + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| CliError::failed_to(format_args!("read the message from stdin: {error}")))?;
-    if bytes.len() as u64 > LONGEST_MESSAGE {
+    if bytes.len() as u64 > MAX_TEXT {
         return Err(too_long());
     }
-    Ok(match String::from_utf8(bytes) {
-        Ok(text) => text,
-        Err(error) => {
-            output.warn("the message is not all text; what is none is replaced");
-            String::from_utf8_lossy(error.as_bytes()).into_owned()
-        }
-    })
+    let text = plain_text::decode(&bytes);
+    if text.contains(char::REPLACEMENT_CHARACTER) {
+        output.warn("the message is not all text; what is none is replaced");
+    }
+    Ok(text)
 }
 
 fn too_long() -> CliError {
-    CliError::usage(format!("the message is longer than {}", format::bytes(LONGEST_MESSAGE)))
+    CliError::usage(format!("the message is longer than {}", format::bytes(MAX_TEXT)))
         .hinted("put it into a file in the project and name that: longhaul say 'Read notes/plan.md first.'")
 }
 
@@ -208,7 +203,7 @@ fn done(
 
 /// Writes a signal; on a full disk at least its presence, which is all that counts.
 fn signal(file: &Path, reason: &str, now: bool, output: &mut Output) -> Result<(), CliError> {
-    let content = format!("{}\n", json!({ "now": now, "reason": reason }));
+    let content = SignalFile { reason: reason.to_owned(), now }.render();
     match store::replace(file, content.as_bytes(), false) {
         // A folder of that name is the signal, too.
         Err(error) if error.kind() == io::ErrorKind::IsADirectory => Ok(()),
@@ -227,16 +222,12 @@ fn write(file: &Path, content: &[u8]) -> Result<(), CliError> {
 
 /// Whether it was there.
 fn remove(file: &Path) -> Result<bool, CliError> {
-    let removed = match fs::remove_file(file) {
-        Err(error) if error.kind() == io::ErrorKind::IsADirectory => fs::remove_dir(file),
-        other => other,
-    };
-    match removed {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(CliError::failed_to(format_args!("remove {}: {error}", file.display()))
-            .hinted("it holds the session: remove it by hand")),
-    }
+    let there = is_there(file);
+    signal_files::remove(file).map_err(|error| {
+        CliError::failed_to(format_args!("remove {}: {error}", file.display()))
+            .hinted("it holds the session: remove it by hand")
+    })?;
+    Ok(there)
 }
 
 /// Dangling links count: presence is the signal.
@@ -263,9 +254,8 @@ fn cannot_write(path: &Path, error: &io::Error) -> CliError {
 /// The session is paused for a reason of its own, and goes on only when a person says so.
 fn needs_word(state: &State) -> bool {
     let session = state.session.as_ref().filter(|session| session.state == Phase::Paused);
-    session
-        .and_then(|session| session.reason)
-        .is_some_and(|reason| reason.needs_person() && reason != crate::domain::state::Reason::Requested)
+    let reason = session.and_then(|session| session.reason);
+    reason.is_some_and(|reason| reason.needs_person() && reason != Reason::Requested)
 }
 
 #[cfg(test)]
@@ -313,7 +303,7 @@ mod tests {
         assert!(run(&project, "pause", b"").2.starts_with("no session runs here; the next"));
         assert_eq!(content(&project.paths.pause)["reason"], "for lunch", "a pause without a reason keeps it");
         run(&project, "resume", b"").0.unwrap();
-        assert!(!project.paths.pause.exists() && !project.paths.dot.join("RESUME").exists());
+        assert!(!project.paths.pause.exists() && !signal_files::resume_path(&project.paths).exists());
         assert!(run(&project, "resume", b"").2.starts_with("nothing is paused here"));
     }
 

@@ -1,7 +1,6 @@
 //! `longhaul status`: what the session of a project is doing. Changes nothing, and works beside a running session,
 //! without one, and on a damaged store.
 
-use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -15,14 +14,11 @@ use super::format;
 use super::output::{Output, Style, plain};
 use super::project::Project;
 use super::render;
-use crate::config::ProjectPaths;
-use crate::domain::ids::MessageId;
-use crate::domain::state::{GateResult, Phase, Reason, State};
+use crate::domain::state::{GateResult, Phase, Reason};
 use crate::domain::status::{DiskSpace, Facts, SessionStatus, Status};
+use crate::intake::inbox::Waiting;
+use crate::intake::space;
 use crate::store;
-
-/// Endings of files in the inbox that are not ready, or not meant.
-const NOT_READY: [&str; 5] = ["~", ".tmp", ".swp", ".part", ".crdownload"];
 
 /// What is printed: the projection, and what the signal files say at this moment.
 #[derive(Debug, Serialize)]
@@ -37,15 +33,6 @@ struct Report {
 struct Signals {
     pause: bool,
     stop: bool,
-}
-
-/// Messages on disk.
-#[derive(Debug, Default)]
-struct Mail {
-    /// With an identity.
-    known: HashSet<MessageId>,
-    /// Without one yet.
-    other: Vec<PathBuf>,
 }
 
 /// Runs the command.
@@ -66,8 +53,8 @@ pub fn status(arguments: JsonArgs, project: &Project, output: &mut Output) -> Re
 
 fn look(project: &Project, output: &mut Output) -> Result<Report, CliError> {
     let paths = &project.paths;
-    // Before the state: a message that is committed meanwhile is then known by its identity.
-    let mail = Mail::list(paths);
+    // Before the state is read.
+    let mail = Waiting::list(paths);
     let found = store::inspect(&project.store_paths()).map_err(|error| {
         CliError::new(ErrorKind::Failed, format!("failed to {error}"))
             .hinted("`longhaul events` shows what the journal has, `longhaul doctor` looks for the cause")
@@ -91,7 +78,7 @@ fn look(project: &Project, output: &mut Output) -> Result<Report, CliError> {
         min_free_bytes: project.config_or_defaults(output)?.disk.min_free,
     };
     let mut status = Status::of(&found.state, &facts, project.clock.now());
-    status.inbox.queued += mail.not_in(&found.state);
+    status.inbox.queued += mail.count(&|id| found.state.inbox.knows(id));
     let there = |path: &Path| fs::symlink_metadata(path).is_ok();
     let signals = Signals { pause: there(&paths.pause), stop: there(&paths.stop) };
     Ok(Report { status, signals })
@@ -100,56 +87,10 @@ fn look(project: &Project, output: &mut Output) -> Result<Report, CliError> {
 /// The file systems in use, each once.
 pub(super) fn disk_space(project: &Project) -> Vec<DiskSpace> {
     let temporary = project.environment.get("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
-    let mut seen = HashSet::new();
-    let mut spaces = Vec::new();
-    for path in [&project.paths.root, &project.paths.dot, &temporary] {
-        let (Ok(stat), Ok(space)) = (rustix::fs::stat(path), rustix::fs::statvfs(path)) else { continue };
-        if seen.insert(stat.st_dev) {
-            spaces.push(DiskSpace {
-                path: path.display().to_string(),
-                free_bytes: space.f_bavail.saturating_mul(space.f_frsize),
-                free_inodes: (space.f_files > 0).then_some(space.f_favail),
-            });
-        }
-    }
-    spaces
-}
-
-// === impl Mail ===
-
-impl Mail {
-    fn list(paths: &ProjectPaths) -> Self {
-        let mut mail = Mail::default();
-        for folder in [paths.inbox.clone(), paths.inbox.join("taken")] {
-            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-                let name = entry.file_name().to_string_lossy().into_owned();
-                let ready = !name.starts_with('.') && !NOT_READY.iter().any(|ending| name.ends_with(ending));
-                if !ready || !has_content(&entry.path()) {
-                    continue;
-                }
-                match name.get(..ulid::ULID_LEN).and_then(|id| id.parse().ok()) {
-                    Some(id) => drop(mail.known.insert(id)),
-                    None => mail.other.push(entry.path()),
-                }
-            }
-        }
-        mail.other.extend(Some(paths.human_input.clone()).filter(|path| has_content(path)));
-        mail
-    }
-
-    /// How many of them the state does not count.
-    fn not_in(&self, state: &State) -> usize {
-        let known = |id: &MessageId| {
-            state.inbox.seen.contains(id) || state.inbox.queued.iter().any(|message| message.id == *id)
-        };
-        let fresh = self.known.iter().filter(|id| !known(id)).count();
-        // One that has gone meanwhile was taken.
-        fresh + self.other.iter().filter(|path| has_content(path)).count()
-    }
-}
-
-fn has_content(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() > 0)
+    let paths = [project.paths.root.clone(), project.paths.dot.clone(), temporary];
+    let places = space::places(&paths);
+    let spaces = places.iter().filter_map(|place| space::measure(place).ok());
+    spaces.map(|s| DiskSpace { path: s.path, free_bytes: s.free_bytes, free_inodes: s.free_inodes }).collect()
 }
 
 // === words ===
@@ -391,30 +332,12 @@ mod tests {
     }
 
     #[test]
-    fn messages_on_disk_count_once() {
+    fn messages_on_disk_count() {
         let dir = tempfile::tempdir().unwrap();
         let project = Project::at(dir.path());
-        fs::create_dir_all(project.paths.inbox.join("taken")).unwrap();
-        fs::create_dir_all(project.paths.inbox.join("done")).unwrap();
         fs::write(&project.paths.human_input, "one").unwrap();
-        for name in [
-            "two.txt",
-            "01JABCDEFGHJKMNPQRSTVWXYZ0.md",
-            "taken/01JABCDEFGHJKMNPQRSTVWXYZ1-a.md",
-            ".hidden",
-            "x.tmp",
-            "done/y",
-        ] {
-            fs::write(project.paths.inbox.join(name), "text").unwrap();
-        }
-        fs::write(project.paths.inbox.join("empty"), "").unwrap();
-        let mail = Mail::list(&project.paths);
-        let mut state = State::default();
-        assert_eq!(mail.not_in(&state), 4);
-        state.inbox.seen.push(MessageId("01JABCDEFGHJKMNPQRSTVWXYZ1".parse().unwrap()));
-        fs::remove_file(&project.paths.human_input).unwrap();
-        assert_eq!(mail.not_in(&state), 2);
-        assert!(run(&project, false).0.contains("messages    3 messages for the next `longhaul run`"));
+        let (out, _) = run(&project, false);
+        assert!(out.contains("  messages    1 message for the next `longhaul run`\n"), "{out}");
     }
 
     #[test]

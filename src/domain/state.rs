@@ -738,6 +738,11 @@ impl Session {
 // === impl Inbox ===
 
 impl Inbox {
+    /// A message of this identity was taken, lately enough to be remembered.
+    pub fn knows(&self, id: MessageId) -> bool {
+        self.seen.contains(&id) || self.queued.iter().any(|message| message.id == id)
+    }
+
     fn queue(&mut self, message: Message) {
         if self.seen.contains(&message.id) {
             return;

@@ -4,10 +4,11 @@
 //! again from the database, by `seq`. A new segment is begun under the name `events.jsonl.next`; then the old one is
 //! moved to `logs/`, then the new one to its name. So a kill between any two steps loses and repeats no line.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -24,6 +25,13 @@ use crate::domain::state::State;
 
 /// Events that are taken from the database at once while catching up.
 const BATCH: usize = 500;
+
+/// How often the turn is asked for while another writer of this process finishes its job, and the time between:
+/// about 2 s, then it is tried at the next catch-up.
+const TURN_TRIES: u32 = 400;
+
+/// See [`TURN_TRIES`].
+const TURN_PAUSE: Duration = Duration::from_millis(5);
 
 /// How large the journal may become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +55,9 @@ pub struct Journal {
     at: Option<Arc<State>>,
     /// Events are missing on disk, or may be.
     behind: bool,
+    /// Locked for as long as this writes: the job of an actor that died may still be writing. None where the file
+    /// system does not lock folders.
+    turn: Option<File>,
 }
 
 /// The open segment.
@@ -72,7 +83,7 @@ impl Default for JournalLimits {
 impl Journal {
     /// A journal that has yet to [catch up](Journal::catch_up).
     pub fn new(paths: StorePaths, limits: JournalLimits) -> Self {
-        Journal { paths, limits, out: None, last: 0, at: None, behind: true }
+        Journal { paths, limits, out: None, last: 0, at: None, behind: true, turn: None }
     }
 
     /// Events are missing on disk: call [`Journal::catch_up`].
@@ -223,6 +234,10 @@ impl Journal {
         source: &mut dyn EventSource,
         now: Timestamp,
     ) -> Result<u64, Failure> {
+        fs::create_dir_all(&self.paths.dir)?;
+        if self.turn.is_none() {
+            self.turn = take_turn(&self.paths)?;
+        }
         self.settle(now)?;
         self.last = segments::last_seq(&self.paths)?;
         let mut missing = source.events_from(self.last + 1, BATCH)?;
@@ -278,7 +293,6 @@ impl Journal {
     /// Finishes or undoes a rotation that was cut, and moves a current segment without any readable line aside.
     fn settle(&mut self, now: Timestamp) -> io::Result<()> {
         let (events, next) = (&self.paths.events, self.paths.next_events());
-        fs::create_dir_all(&self.paths.dir)?;
         if events.try_exists()? {
             remove(&next)?;
             if fs::metadata(events)?.len() > 0 && segments::last_seq_of(events)?.is_none() {
@@ -310,6 +324,19 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Failure::Source(error)
     }
+}
+
+/// Waits until no other writer is at work, and keeps it so until the lock is dropped.
+fn take_turn(paths: &StorePaths) -> io::Result<Option<File>> {
+    let folder = File::open(&paths.dir)?;
+    for _ in 0..TURN_TRIES {
+        match folder.try_lock() {
+            Ok(()) => return Ok(Some(folder)),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(TURN_PAUSE),
+            Err(TryLockError::Error(_)) => return Ok(None),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::WouldBlock, "another writer of the journal is still at work"))
 }
 
 fn day(time: Timestamp) -> Date {

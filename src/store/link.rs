@@ -5,11 +5,13 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use rusqlite::backup::Backup;
 
-use super::connect;
+use super::check;
+use super::connect::{self, Access};
 use super::create::{self, Scratch};
 use super::db::Db;
 use super::error::StoreError;
@@ -90,7 +92,8 @@ impl Links {
 
 impl Db {
     /// Checks that the database is still to be found under its name (three `stat`s), and puts it back from the open
-    /// connection if it is not. What was restored, for a `state_restored` event; `None` when all was well.
+    /// connection if it is not. What was restored, for a `state_restored` event; `None` when all was well, or when
+    /// another connection of ours had put it back already.
     ///
     /// A file that somebody else has put in its place meanwhile is kept under another name.
     pub fn ensure_linked(&mut self, now: Timestamp) -> Result<Option<&'static str>, StoreError> {
@@ -98,23 +101,44 @@ impl Db {
         if self.links.hold(&self.paths).map_err(|error| StoreError::io(path, &error))? {
             return Ok(None);
         }
-        fs::create_dir_all(&self.paths.dir).map_err(|error| StoreError::io(&self.paths.dir, &error))?;
-        let scratch = Scratch::new(&self.paths)?;
-        self.copy_to(scratch.path()).map_err(|error| self.sqlite(&error))?;
         let present = FileId::of(path).map_err(|error| StoreError::io(path, &error))?;
         if present.is_some_and(|file| file != self.links.db) {
+            if self.is_continued_by_file() {
+                self.reopen()?;
+                return Ok(None);
+            }
             let kept = aside(path, "replaced", now);
             fs::rename(path, &kept).map_err(|error| StoreError::io(&kept, &error))?;
         }
+        fs::create_dir_all(&self.paths.dir).map_err(|error| StoreError::io(&self.paths.dir, &error))?;
+        let scratch = Scratch::new(&self.paths)?;
+        self.copy_to(scratch.path()).map_err(|error| self.sqlite(&error))?;
         create::install(scratch, &self.paths, self.durability)?;
-        let conn = connect::writer(path, self.durability)?;
-        connect::leave_as_it_is(&conn, false).map_err(|error| StoreError::sqlite(path, &conn, &error))?;
-        let old = std::mem::replace(&mut self.conn, conn);
-        // The old connection must not tidy up: the names are those of the new one's files now.
-        connect::leave_as_it_is(&old, true).map_err(|error| StoreError::sqlite(path, &old, &error))?;
-        drop(old);
-        self.links = Links::of(&self.paths)?;
+        self.reopen()?;
         Ok(Some("state.db"))
+    }
+
+    /// The file under our name is sound and has at least what we have: the connection of an actor that died, or of
+    /// its successor, has put it back before us.
+    fn is_continued_by_file(&self) -> bool {
+        let path = &self.paths.state_db;
+        let found = connect::reader(path, Access::Live).and_then(|conn| check::load(&conn, path));
+        found.is_ok_and(|loaded| loaded.state.seq >= self.state.seq)
+    }
+
+    /// Goes over to the file that is under our name now.
+    fn reopen(&mut self) -> Result<(), StoreError> {
+        let path = &self.paths.state_db;
+        let conn = connect::writer(path, self.durability)?;
+        let loaded = check::load(&conn, path)?;
+        // The old connection must not tidy up: the names are those of the new one's files now.
+        connect::leave_as_it_is(&self.conn, true).map_err(|error| self.sqlite(&error))?;
+        connect::leave_as_it_is(&conn, false).map_err(|error| StoreError::sqlite(path, &conn, &error))?;
+        self.links = Links::of(&self.paths)?;
+        self.conn = conn;
+        self.state = Arc::new(loaded.state);
+        self.first = loaded.first;
+        Ok(())
     }
 
     /// Copies the database, as of the last commit, to a new file.
@@ -192,6 +216,27 @@ mod tests {
         let kept = project.paths.dir.join("state.db.replaced-20260822T120000Z");
         assert_eq!(fs::read_to_string(kept).unwrap(), "mine");
         assert_eq!(Reader::new(project.paths.clone()).state().unwrap(), Some(db.state()));
+    }
+
+    #[test]
+    fn of_two_connections_the_second_takes_what_the_first_has_put_back() {
+        let project = Project::new();
+        let (mut one, _) = project.start();
+        let mut two = project.open().db;
+        let mut author = Author::new();
+        one.commit(author.notices(2)).unwrap();
+        fs::remove_dir_all(&project.paths.dir).unwrap();
+        assert_eq!(one.ensure_linked(noon()).unwrap(), Some("state.db"));
+        one.commit(author.notices(1)).unwrap();
+        assert_eq!(two.ensure_linked(noon()).unwrap(), None);
+        assert_eq!(two.commit(author.notices(1)).unwrap().state.seq, 4);
+        assert_eq!(one.ensure_linked(noon()).unwrap(), None);
+        assert_eq!(one.commit(author.notices(1)).unwrap().state.seq, 5);
+        assert!(
+            !fs::read_dir(&project.paths.dir)
+                .unwrap()
+                .any(|entry| { entry.unwrap().file_name().to_str().unwrap().contains("replaced") })
+        );
     }
 
     #[test]

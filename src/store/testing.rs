@@ -173,6 +173,8 @@ pub(crate) fn body() -> impl Strategy<Value = Body> {
             spec: Some("SPEC.md".into()),
             limits,
             chain: vec!["claude".into(), "codex".into()],
+            overrides: Vec::new(),
+            agent: Vec::new(),
         }))),
         limits().prop_map(|limits| Body::LimitsChanged { limits }),
         text().prop_map(|detail| Body::SessionPaused { reason: Reason::DiskLow, detail, in_flight: false }),

@@ -271,6 +271,8 @@ async fn polling_is_an_event_once_the_session_has_begun() {
         spec: None,
         limits: Limits::default(),
         chain: Vec::new(),
+        overrides: Vec::new(),
+        agent: Vec::new(),
     };
     let session = Some(SessionId(bench.ctx.id()));
     let started = Draft { session, ..bench.ctx.draft(Body::SessionStarted(Box::new(started))) };

@@ -260,3 +260,13 @@ pub enum Action {
     /// The program ends with this exit code.
     Exit(u8),
 }
+
+// === impl GateReport ===
+
+impl GateReport {
+    /// Of a gate that was ended, or never begun.
+    pub fn cancelled(name: String) -> Self {
+        let result = GateResult::Cancelled;
+        GateReport { name, result, exit: None, duration_ms: 0, timed_out_after: None, tail: String::new() }
+    }
+}

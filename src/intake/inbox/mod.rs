@@ -16,6 +16,7 @@ mod collect;
 mod order;
 mod steady;
 mod text;
+mod waiting;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -29,6 +30,8 @@ use crate::config::{IfThere, ProjectPaths, UNFINISHED, write_atomic};
 use crate::domain::ids::MessageId;
 
 pub use collect::{Claimed, Inbox, Problem, Round};
+pub use text::MAX_TEXT;
+pub use waiting::Waiting;
 
 /// Endings of files that are not ready or not meant: of downloads, editors and careful writers.
 const IGNORED_ENDINGS: [&[u8]; 5] = [b"~", b".tmp", b".swp", b".part", b".crdownload"];

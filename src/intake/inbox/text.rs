@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::domain::plain_text::{clip, decode};
 
 /// Longest message that is taken in whole, in bytes. It stands in a prompt and in the journal.
-const MAX_TEXT: u64 = 1024 * 1024;
+pub const MAX_TEXT: u64 = 1024 * 1024;
 
 /// How much of a longer one is taken in, in bytes.
 const EXCERPT: usize = 64 * 1024;

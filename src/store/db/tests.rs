@@ -192,6 +192,7 @@ proptest! {
                 }
                 3 => {
                     db.close().unwrap();
+                    drop(journal);
                     (db, journal) = project.start();
                 }
                 4 => {

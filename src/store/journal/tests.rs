@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::event::{Body, Event};
 use crate::store::testing::{Author, Project, noon, notice};
-use crate::store::{Db, Follower, read_after};
+use crate::store::{Db, Follower, Reader, read_after};
 
 /// Every line of every segment, in order, as it is on disk.
 fn lines(paths: &StorePaths) -> Vec<EventLine> {
@@ -139,6 +139,7 @@ fn commits_that_the_crash_kept_from_the_journal_are_appended_at_the_next_start()
     let mut author = Author::new();
     journal.append(&db.commit(author.notices(2)).unwrap()).unwrap();
     db.commit(author.notices(700)).unwrap();
+    drop(journal);
     let (mut journal, appended) = catch_up(&project, &mut db);
     assert_eq!((appended, places(&project.paths)), (700, upto(702)));
     journal.append(&db.commit(author.notices(1)).unwrap()).unwrap();
@@ -151,6 +152,7 @@ fn a_rotation_that_was_cut_between_any_two_steps_is_finished_or_undone() {
     let (mut db, mut journal) = project.start();
     let mut author = Author::new();
     journal.append(&db.commit(author.notices(3)).unwrap()).unwrap();
+    drop(journal);
     author.now = author.now.checked_add(SignedDuration::from_hours(24)).unwrap();
     let paths = &project.paths;
     let mut snapshot = Vec::new();
@@ -338,6 +340,7 @@ proptest! {
                     let mut file = File::options().append(true).open(&project.paths.events).unwrap();
                     file.write_all(&committed.lines.as_bytes()[..part]).unwrap();
                     poll(&mut follower);
+                    drop(journal);
                     journal = Journal::new(project.paths.clone(), limits);
                     journal.catch_up(&db.state(), &mut db, author.now).unwrap();
                 }
@@ -373,4 +376,23 @@ fn a_follower_begins_where_it_is_told_and_survives_a_replaced_file() {
     journal.append(&db.commit(vec![author.draft(notice(5))]).unwrap()).unwrap();
     assert_eq!((seqs(early.poll().unwrap()), seqs(late.poll().unwrap())), (vec![5], vec![5]));
     assert_eq!(late.last(), 5);
+}
+
+#[test]
+fn a_successor_waits_until_its_predecessor_has_finished() {
+    let project = Project::new();
+    let (mut db, mut journal) = project.start();
+    let mut author = Author::new();
+    let committed = db.commit(author.notices(3)).unwrap();
+    let state = db.state();
+    std::thread::scope(|scope| {
+        let successor = scope.spawn(|| {
+            let mut journal = Journal::new(project.paths.clone(), JournalLimits::default());
+            journal.catch_up(&state, &mut Reader::live(project.paths.clone()), noon()).unwrap()
+        });
+        journal.append(&committed).unwrap();
+        drop(journal);
+        assert_eq!(successor.join().unwrap(), 0);
+    });
+    assert_eq!(places(&project.paths), upto(3));
 }
