@@ -7,7 +7,7 @@ use longhaul::cli::args::{Cli, Command, LogLevel, asks_version, parse};
 use longhaul::cli::error::{CliError, ExitCode};
 use longhaul::cli::output::{Colour, Output};
 use longhaul::cli::project::Project;
-use longhaul::cli::{completions, config, control, events, run, status};
+use longhaul::cli::{completions, config, control, events, gates, init, provider, run, status};
 use longhaul::config::Environment;
 use longhaul::process;
 
@@ -52,8 +52,32 @@ fn dispatch(cli: &Cli, environment: &Environment, output: &mut Output) -> Result
         Command::Events(args) => events::events(args, &project()?, output),
         Command::Config(command) => config::config(command, &project()?.sources(), output),
         Command::Completions(args) => completions::completions(args, output),
+        Command::Gates(args) => gates::gates(*args, &project()?, output),
+        Command::Provider(command) => provider::provider(command, &project()?, output),
+        Command::Init(args) => start(args, &project()?, environment, output),
         _ => todo!(),
     }
+}
+
+/// `init`, with what it needs from the rest of the program.
+fn start(
+    args: &longhaul::cli::args::InitArgs,
+    project: &Project,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<ExitCode, CliError> {
+    let templates = longhaul::intake::template::Templates::new(environment.longhaul_home().as_deref());
+    let detect = |root: &std::path::Path| {
+        let gates = longhaul::config::Gates {
+            detect: true,
+            timeout: std::time::Duration::from_secs(300),
+            commands: Vec::new(),
+        };
+        longhaul::intake::gates::gates_of(&gates, root)
+    };
+    let exclude = |_: &std::path::Path| Ok(());
+    let hooks = init::InitHooks { detect_gates: &detect, exclude: &exclude };
+    init::init(args, &project.paths, &templates, &hooks, output)
 }
 
 /// Logs are for people who look for a fault; what a run tells is in its events.

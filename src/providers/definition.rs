@@ -3,9 +3,11 @@
 //! [`super::provider_file`] reads the file; [`super::registry`] layers built-in, user and project files.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use regex::bytes::{Regex, RegexBuilder};
+use regex_syntax::ParserBuilder;
 use serde::Deserialize;
 
 use crate::domain::outcome::{AccountScope, Outcome, Usage};
@@ -137,9 +139,16 @@ pub struct EnvRules {
 pub struct NamePattern(String);
 
 /// A regular expression: ASCII, without regard to case, `.` is one byte.
+///
+/// Its syntax is checked when it is read; it is compiled when it is first used, which most runs never do: compiling
+/// all rules of all providers takes longer than everything else at the start.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(try_from = "String")]
-pub struct Pattern(Regex);
+pub struct Pattern {
+    written: String,
+    /// None: it is too large to be compiled, and matches nothing.
+    compiled: OnceLock<Option<Regex>>,
+}
 
 /// How to ask a CLI for its version, and which ones are known to work.
 #[derive(Debug, Clone, Deserialize)]
@@ -371,19 +380,31 @@ impl TryFrom<String> for Arg {
 // === impl Pattern ===
 
 impl Pattern {
+    fn regex(&self) -> Option<&Regex> {
+        let compile = || {
+            let built = RegexBuilder::new(&self.written)
+                .unicode(false)
+                .case_insensitive(true)
+                .size_limit(1 << 20)
+                .build();
+            built.inspect_err(|error| tracing::warn!(pattern = self.written, %error, "a rule cannot be used")).ok()
+        };
+        self.compiled.get_or_init(compile).as_ref()
+    }
+
     /// Whether it is found in `text`.
     pub fn is_match(&self, text: &str) -> bool {
-        self.0.is_match(text.as_bytes())
+        self.regex().is_some_and(|regex| regex.is_match(text.as_bytes()))
     }
 
     /// Whether it is found within the first `bytes` bytes of `text`.
     pub fn matches_early(&self, text: &str, bytes: usize) -> bool {
-        self.0.find(text.as_bytes()).is_some_and(|found| found.start() <= bytes)
+        self.regex().and_then(|regex| regex.find(text.as_bytes())).is_some_and(|found| found.start() <= bytes)
     }
 
     /// Group 1 of the first match, else the whole match.
     pub fn find<'t>(&self, text: &'t str) -> Option<&'t str> {
-        let captures = self.0.captures(text.as_bytes())?;
+        let captures = self.regex()?.captures(text.as_bytes())?;
         text.get(captures.get(1).or(captures.get(0))?.range())
     }
 }
@@ -395,9 +416,9 @@ impl TryFrom<String> for Pattern {
         if !written.is_ascii() {
             return Err("the pattern must be ASCII; write `.+` where other characters stand".to_owned());
         }
-        let compiled =
-            RegexBuilder::new(&written).unicode(false).case_insensitive(true).size_limit(1 << 20).build();
-        compiled.map(Pattern).map_err(|e| format!("not a regular expression: {e}"))
+        let mut parser = ParserBuilder::new().unicode(false).utf8(false).case_insensitive(true).build();
+        parser.parse(&written).map_err(|e| format!("not a regular expression: {e}"))?;
+        Ok(Pattern { written, compiled: OnceLock::new() })
     }
 }
 

@@ -42,7 +42,7 @@ async fn a_program_that_ignores_term_is_killed_after_the_grace() {
     call.terminate(SHORT);
     assert_eq!(call.exited().await, Ok(Exit::Signal(9)));
     assert_eq!(call.ended().await.survivors, 0);
-    assert_eq!(mark.alive(), []);
+    assert_eq!(mark.alive(), Vec::<u32>::new());
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn daemons_that_a_program_leaves_are_ended() {
     assert!(ended.strays >= 3, "{ended:?}");
     assert_eq!(ended.survivors, 0);
     assert!(said.stdout.contains(&b"{\"type\":\"result\"}".to_vec()));
-    assert_eq!(mark.alive(), []);
+    assert_eq!(mark.alive(), Vec::<u32>::new());
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn what_moves_and_multiplies_is_caught() {
     call.kill();
     let ended = call.ended().await;
     assert_eq!(ended.survivors, 0);
-    assert_eq!(mark.alive(), []);
+    assert_eq!(mark.alive(), Vec::<u32>::new());
 }
 
 #[tokio::test]

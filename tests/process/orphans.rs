@@ -69,7 +69,7 @@ async fn a_killed_supervisor_takes_its_agents_with_it() {
     let keeper = supervisor.keeper;
     supervisor.kill();
     assert!(wait_for_call_lock(&lock, Duration::from_secs(20)).await.unwrap().is_some());
-    assert_eq!(mark.alive(), []);
+    assert_eq!(mark.alive(), Vec::<u32>::new());
     assert!(until(|| ProcessId::of(keeper).is_none_or(|id| !id.is_alive())));
 }
 
@@ -178,7 +178,7 @@ async fn a_sweep_finds_by_environment_what_has_left_the_tree() {
     assert_eq!(sweep(&nobody, GRACE), []);
     let swept = sweep(&Targets { processes: vec![], markers: vec![mark.entry().into()] }, GRACE);
     assert!(swept.len() >= 2 && swept.iter().all(|s| s.gone), "{swept:?}");
-    assert_eq!(mark.alive(), []);
+    assert_eq!(mark.alive(), Vec::<u32>::new());
     assert!(!other.alive().is_empty());
 }
 
