@@ -4,6 +4,7 @@ pub mod args;
 pub mod completions;
 pub mod config;
 pub mod control;
+pub mod doctor;
 pub mod error;
 pub mod events;
 mod follow;
