@@ -56,7 +56,11 @@ impl Actor for AccountsActor {
         state: &mut Accounts,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            AccountsMsg::Admit { chain, active, reply } => {
+            AccountsMsg::Admit { chain, active, known, reply } => {
+                // A restart may have fallen between a call's end and its commit.
+                for (name, account) in known.into_iter().filter(|(_, account)| account.out) {
+                    state.known.entry(name).or_insert(account);
+                }
                 // A session that is gone asks again when it is back.
                 let _ = reply.send(state.admit(&chain, active));
             }

@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::clock::Clock;
 use super::journal::Shower;
 use super::prompting::SpecCache;
-use crate::config::{Config, Files, ProjectPaths, Settings, Sources};
+use crate::config::{Config, Files, Loaded, ProjectPaths, Settings, Sources};
 use crate::domain::backoff::Intensity;
 use crate::domain::event::{Body, Draft};
 use crate::domain::ids::{EventId, IdSource};
@@ -115,6 +115,11 @@ pub struct ProjectCtx {
     pub folder: Arc<Semaphore>,
     /// Shows events while they happen.
     pub shower: Option<Shower>,
+    /// Whose commits count. Held during each commit, so that commits, what readers see and what is shown are in the
+    /// same order, whatever became of the actor that began them.
+    pub writers: Mutex<Writers>,
+    /// One operation on the repository at a time: that of a Repo that died is waited for.
+    pub repo: Mutex<()>,
     /// Things found before the session began, for its first commit.
     pub found: Mutex<Vec<Body>>,
     /// How often this program was told to end (Ctrl-C, TERM, HUP): a restarted Signals must not take that back.
@@ -123,12 +128,53 @@ pub struct ProjectCtx {
     pub spec: Mutex<SpecCache>,
     /// What a first look at the project shows.
     pub facts: Mutex<Vec<String>>,
-    /// The session of this program has begun: a Session actor that starts now is a restarted one.
-    pub begun: AtomicBool,
     /// It was said that git is not used.
     pub git_said: AtomicBool,
     /// The last `spec_truncated` that was said: once for the same sizes.
     pub truncation_said: Mutex<Option<SpecWarning>>,
+}
+
+/// What a project is made from.
+#[derive(Debug)]
+pub struct ProjectParts {
+    /// The project's files.
+    pub paths: ProjectPaths,
+    /// The clock.
+    pub clock: Clock,
+    /// Seeds ids and jitter; none: from the host's entropy.
+    pub seed: Option<u64>,
+    /// Where settings come from.
+    pub sources: Sources,
+    /// The settings files as they were read.
+    pub files: Files,
+    /// The settings made from them.
+    pub loaded: Loaded,
+    /// State as the open database has it.
+    pub state: Arc<State>,
+    /// What is asked for.
+    pub request: RunRequest,
+    /// The supervisor's environment.
+    pub env: BTreeMap<OsString, OsString>,
+    /// The providers.
+    pub providers: ProviderBook,
+    /// Starts processes; none in simulations.
+    pub keeper: Option<Keeper>,
+    /// The session's lock; none in simulations.
+    pub lock: Option<ProjectLock>,
+    /// Shows events while they happen.
+    pub shower: Option<Shower>,
+    /// Things found on the way, for the session's first commit.
+    pub found: Vec<Body>,
+}
+
+/// Whose commits count.
+#[derive(Debug, Default)]
+pub struct Writers {
+    /// The present incarnation of Session. What an earlier one still had on its way is refused: its successor has
+    /// decided anew from the state without it.
+    pub session: u64,
+    /// A Session of this program has committed: one that starts now is a restarted one.
+    pub begun: bool,
 }
 
 /// Shows committed events as they happen: JSON lines on stdout, or words for a person.
@@ -140,6 +186,47 @@ pub trait Show: Send + Sync + std::fmt::Debug {
 // === impl ProjectCtx ===
 
 impl ProjectCtx {
+    /// Nobody is there yet.
+    pub fn new(parts: ProjectParts) -> Self {
+        let store_paths = StorePaths::new(&parts.paths.root);
+        ProjectCtx {
+            ballast: Ballast::new(&store_paths),
+            paths: parts.paths,
+            store_paths,
+            clock: parts.clock,
+            ids: Mutex::new(IdSource::new(parts.seed)),
+            config: watch::Sender::new(Arc::new(parts.loaded.config)),
+            sources: parts.sources,
+            files: parts.files,
+            settings: parts.loaded.settings,
+            state: watch::Sender::new(parts.state),
+            slots: Slots::default(),
+            request: parts.request,
+            env: parts.env,
+            providers: parts.providers,
+            keeper: parts.keeper,
+            lock: Mutex::new(parts.lock),
+            folder: Arc::new(Semaphore::new(1)),
+            shower: parts.shower,
+            writers: Mutex::default(),
+            repo: Mutex::default(),
+            found: Mutex::new(parts.found),
+            interrupts: AtomicU32::new(0),
+            spec: Mutex::default(),
+            facts: Mutex::default(),
+            git_said: AtomicBool::new(false),
+            truncation_said: Mutex::default(),
+        }
+    }
+
+    /// A new Session takes over: its incarnation, and whether there was one before it. What an earlier one committed
+    /// has been committed, and nothing more of it will be. Waits for a commit under way; blocking.
+    pub fn take_over(&self) -> (u64, bool) {
+        let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        writers.session += 1;
+        (writers.session, writers.begun)
+    }
+
     /// How Store opens its database.
     pub fn open_options(&self) -> OpenOptions {
         let durability = match self.config().durability {
@@ -280,8 +367,20 @@ impl ProjectCtx {
     /// # Errors
     /// The store's refusal, or its silence.
     pub async fn commit(&self, drafts: Vec<Draft>) -> Result<Committed, CommitFailed> {
+        self.commit_as(None, drafts).await
+    }
+
+    /// The same for this incarnation of Session; see [`Writers`].
+    ///
+    /// # Errors
+    /// The store's refusal, or its silence.
+    pub async fn commit_as(
+        &self,
+        session: Option<u64>,
+        drafts: Vec<Draft>,
+    ) -> Result<Committed, CommitFailed> {
         let drafts: Arc<[Draft]> = drafts.into();
-        let make = |reply| StoreMsg::Commit { drafts: drafts.clone(), reply };
+        let make = |reply| StoreMsg::Commit { drafts: drafts.clone(), session, reply };
         match self.slots.store.call("the store", COMMIT_LIMIT, make).await {
             Ok(answer) => answer.map_err(CommitFailed::Store),
             Err(gone) => Err(CommitFailed::Gone(gone)),

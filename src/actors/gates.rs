@@ -57,7 +57,7 @@ impl Actor for GatesActor {
 
     async fn post_start(&self, _: ActorRef<GatesMsg>, state: &mut Gates) -> Result<(), ActorProcessingErr> {
         // Gates that were running died with the last actor: the session asks again.
-        state.ctx.slots.session.cast(SessionMsg::GatesRestarted);
+        state.ctx.slots.session.cast(SessionMsg::Input(Box::new(Input::GatesLost)));
         Ok(())
     }
 
@@ -68,6 +68,8 @@ impl Actor for GatesActor {
         state: &mut Gates,
     ) -> Result<(), ActorProcessingErr> {
         match message {
+            // Asked twice: by a session that had not heard yet, and by one that had heard, of a restart.
+            GatesMsg::Run { token, .. } if state.run.as_ref().is_some_and(|run| run.token == token) => {}
             GatesMsg::Run { token, iteration, names } => {
                 let all = gates_of(&state.ctx.config().gates, &state.ctx.paths.root);
                 let left = all.into_iter().filter(|gate| names.contains(&gate.name)).collect();
@@ -113,8 +115,8 @@ impl Gates {
         run.end = end;
         let (token, iteration) = (run.token, run.iteration);
         let (ctx, myself) = (self.ctx.clone(), myself.clone());
-        tokio::spawn(async move {
-            let report = match &ctx.keeper {
+        let ran = tokio::spawn(async move {
+            match &ctx.keeper {
                 Some(keeper) => {
                     let limits = GateLimits { time: gate.timeout, grace: ctx.config().stop.grace };
                     run_gate(keeper, &gate.name, &spec(&ctx, &gate, iteration), limits, ending).await
@@ -124,9 +126,14 @@ impl Gates {
                     tail: "no processes in a simulation".to_owned(),
                     ..GateReport::cancelled(gate.name.clone())
                 },
-            };
-            // An actor that died has a successor that is asked again.
-            let _ = myself.cast(GatesMsg::Ended { token, report: Box::new(report) });
+            }
+        });
+        tokio::spawn(async move {
+            match ran.await {
+                // An actor that died has a successor that is asked again.
+                Ok(report) => drop(myself.cast(GatesMsg::Ended { token, report: Box::new(report) })),
+                Err(error) => myself.stop(Some(format!("a gate's task ended early: {error}"))),
+            }
         });
     }
 }

@@ -12,13 +12,9 @@ use super::disk::DiskActor;
 use super::project::{ProjectActor, ProjectArgs};
 use super::supervision::{ChildSpec, Children, Fallen, Strategy};
 use super::watcher::{WatcherActor, WatcherArgs};
-use crate::domain::backoff::Intensity;
 use crate::messages::accounts::AccountsMsg;
 use crate::messages::host::HostMsg;
 use crate::store::Db;
-
-/// The top gives up soon: what it cannot mend, the service manager can.
-const TOP: Intensity = Intensity { max: 3, within: Duration::from_secs(60) };
 
 /// The actor.
 pub struct HostActor;
@@ -59,7 +55,10 @@ impl Actor for HostActor {
     async fn pre_start(&self, myself: ActorRef<HostMsg>, args: HostArgs) -> Result<Host, ActorProcessingErr> {
         let HostArgs { ctx, db, ended } = args;
         let specs = children(&ctx, db, &myself);
-        let mut children = Children::new(Strategy::OneForOne, TOP, super::RESTART_BACKOFF, ctx.rng(), specs);
+        // The top gives up soon: what it cannot mend, the service manager can.
+        let intensity = ctx.intensity();
+        let mut children =
+            Children::new(Strategy::OneForOne, intensity, super::RESTART_BACKOFF, ctx.rng(), specs);
         children.start_all(&myself.get_cell()).await?;
         Ok(Host { ctx, children, ended: Some(ended) })
     }

@@ -1,7 +1,7 @@
-//! Journal: fans committed events out: to the journal on disk, and to whoever is shown the run.
+//! Journal: brings committed events to the journal on disk, on a blocking thread. What was committed while it was
+//! dead it finds in the database.
 //!
-//! The disk is written on a blocking thread. What is shown is shown from a thread of its own, so that a reader of
-//! stdout that does not read holds nothing up.
+//! What is shown is shown from a thread of its own, so that a reader of stdout that does not read holds nothing up.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
+use super::blocking::away;
 use super::context::{ProjectCtx, Show};
 use crate::domain::event::Event;
 use crate::messages::journal::JournalMsg;
@@ -79,10 +80,7 @@ impl Actor for JournalActor {
         state: &mut Journal,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            JournalMsg::Committed(committed) => {
-                state.show(&committed);
-                state.waiting.push_back(committed);
-            }
+            JournalMsg::Committed(committed) => state.waiting.push_back(committed),
             JournalMsg::JobDone(job) => state.files = Some(job.files),
             JournalMsg::Close(reply) => state.closing.push(reply),
             #[cfg(debug_assertions)]
@@ -103,17 +101,11 @@ impl Actor for JournalActor {
 // === impl Journal ===
 
 impl Journal {
-    fn show(&self, committed: &Committed) {
-        if let Some(shower) = &self.ctx.shower {
-            shower.show(committed.clone());
-        }
-    }
-
     fn write(&mut self, myself: &ActorRef<JournalMsg>) {
         let Some(mut files) = self.files.take() else { return };
         let commits = std::mem::take(&mut self.waiting);
-        let (ctx, myself) = (self.ctx.clone(), myself.clone());
-        tokio::task::spawn_blocking(move || {
+        let ctx = self.ctx.clone();
+        away(myself, move || {
             for committed in &commits {
                 if let Err(error) = files.append(committed) {
                     tracing::warn!(%error, "cannot write the journal; it is caught up later");
@@ -125,8 +117,7 @@ impl Journal {
             if let Some(committed) = commits.back() {
                 project_status(&ctx, committed);
             }
-            // An actor that died has a successor with files of its own.
-            let _ = myself.cast(JournalMsg::JobDone(Box::new(Job { files })));
+            JournalMsg::JobDone(Box::new(Job { files }))
         });
     }
 }
@@ -178,7 +169,9 @@ impl Shower {
         let _ = self.commits.try_send(None);
     }
 
-    fn show(&self, committed: Committed) {
+    /// Queues a commit to be shown; never waits. Store does it as part of the commit, so that each is shown once and
+    /// in order, whatever becomes of this actor.
+    pub fn show(&self, committed: Committed) {
         if let Err(TrySendError::Full(_)) = self.commits.try_send(Some(committed)) {
             static TOLD: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
             if !TOLD.swap(true, SeqCst) {

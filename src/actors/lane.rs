@@ -200,7 +200,7 @@ impl Lane {
         if self.asked {
             match self.next {
                 Next::Here(_) => self.ready(),
-                _ => self.tell(Input::LaneLost { cause: "no process could be started".to_owned() }),
+                _ => self.tell(Input::NotReady { cause: "no process could be started".to_owned() }),
             }
         }
     }
@@ -222,8 +222,13 @@ impl Lane {
     fn go(&mut self, go: Go, myself: &ActorRef<LaneMsg>) {
         let state = self.ctx.state();
         let Some(definition) = self.ctx.providers.definition(&go.provider) else {
-            return self.tell(Input::LaneLost { cause: format!("no provider `{}`", go.provider) });
+            let cause = format!("no provider `{}`", go.provider);
+            return self.tell(Input::LaneLost { token: Some(go.token), cause });
         };
+        if let Some(provider) = self.call.take().and_then(|call| call.provider) {
+            // The session gave its attempt up: its tree ends with its actor.
+            provider.kill();
+        }
         self.call = Some(InFlight {
             token: go.token,
             provider: None,
@@ -238,7 +243,10 @@ impl Lane {
                 let (ctx, go, state) = (ctx.clone(), go.clone(), state.clone());
                 tokio::task::spawn_blocking(move || prompting::ask(&ctx, &go, &state))
             };
-            let Ok(ask) = ask.await else { return };
+            let ask = match ask.await {
+                Ok(ask) => ask,
+                Err(error) => return myself.stop(Some(format!("building the prompt ended early: {error}"))),
+            };
             // What an earlier call of this folder has left must be gone before this one works.
             let Ok(folder) = ctx.folder.clone().acquire_owned().await else { return };
             // A lane that died meanwhile has closed the attempt as lost.
@@ -290,8 +298,8 @@ impl Lane {
     fn call_lost(&mut self, cell: &ractor::ActorCell, cause: String) {
         let lost = self.call.as_ref().and_then(|call| call.provider.as_ref());
         if lost.is_some_and(|provider| provider.get_id() == cell.get_id()) {
-            self.call = None;
-            self.tell(Input::LaneLost { cause: format!("the provider actor died: {cause}") });
+            let token = self.call.take().map(|call| call.token);
+            self.tell(Input::LaneLost { token, cause: format!("the provider actor died: {cause}") });
         }
     }
 

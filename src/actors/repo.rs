@@ -1,16 +1,21 @@
 //! Repo: owns the git repository; one operation at a time, on a blocking thread.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
+        let ctx = self.ctx.clone();
+        away(myself, move || {
+            // The job of an actor that died ends first.
+            let turn = ctx.repo.lock().unwrap_or_else(PoisonError::into_inner);
+            let open = open_once(&ctx, &mut vcs);
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
+use super::blocking::away;
 use super::context::ProjectCtx;
 use crate::domain::event::Body;
 use crate::domain::ids::SessionId;
 use crate::git::{Durability, Environment, Vcs};
 use crate::messages::repo::{RepoMsg, TreeNow};
+use crate::messages::session::SessionMsg;
 
 /// The actor.
 pub struct RepoActor;
@@ -67,6 +72,12 @@ impl Actor for RepoActor {
         Ok(Repo { ctx, home: Some(None), waiting: VecDeque::new(), closing: Vec::new() })
     }
 
+    async fn post_start(&self, _: ActorRef<RepoMsg>, state: &mut Repo) -> Result<(), ActorProcessingErr> {
+        // What was queued died with the last actor: snapshots are asked for again, the last checkpoint is said again.
+        state.ctx.slots.session.cast(SessionMsg::RepoRestarted);
+        Ok(())
+    }
+
     async fn handle(
         &self,
         myself: ActorRef<RepoMsg>,
@@ -101,9 +112,17 @@ impl Repo {
         }
         let Some(mut vcs) = self.home.take() else { return };
         let Some(work) = self.waiting.pop_front() else { return };
+<<<<<<< HEAD
         let (ctx, myself) = (self.ctx.clone(), myself.clone());
         tokio::task::spawn_blocking(move || {
             let open = open_once(&ctx, &mut vcs);
+=======
+        let ctx = self.ctx.clone();
+        away(myself, move || {
+            // The job of an actor that died ends first.
+            let turn = ctx.repo.lock().unwrap_or_else(PoisonError::into_inner);
+            open_once(&ctx, &mut vcs);
+>>>>>>> w/sim
             match work {
                 Work::Snapshot(reply) => {
                     // Whoever asked has died, and asks again.
@@ -115,8 +134,8 @@ impl Repo {
                     }
                 }
             }
-            // An actor that died has a successor that opens the repository for itself.
-            let _ = myself.cast(RepoMsg::JobDone(Box::new(Job { vcs })));
+            drop(turn);
+            RepoMsg::JobDone(Box::new(Job { vcs }))
         });
     }
 }

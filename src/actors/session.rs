@@ -3,12 +3,13 @@
 //! One commit at a time: what a decision asks for is done in order, and the next input is looked at when the last
 //! decision has been carried out.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::concurrency::JoinHandle;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::context::ProjectCtx;
 use super::lane::{LaneActor, LaneArgs};
@@ -18,6 +19,7 @@ use crate::domain::accounts::Admission;
 use crate::domain::event::{Body, Draft};
 use crate::domain::ids::{IdSource, LaneId};
 use crate::domain::session::{Action, Input, Machine, Signals};
+use crate::domain::state::Account;
 use crate::messages::Slot;
 use crate::messages::accounts::AccountsMsg;
 use crate::messages::disk::DiskMsg;
@@ -34,6 +36,9 @@ const ANSWER: Duration = Duration::from_secs(10);
 
 /// How long reading the tree for checkpoint 0 may take: a large repository is hashed whole.
 const FIRST_TREE: Duration = Duration::from_secs(3600);
+
+/// How far ahead a timer is set at most: then the clock is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// Between two tries of a commit that found no room.
 const RETRY_COMMIT: Duration = Duration::from_secs(1);
@@ -67,6 +72,11 @@ pub struct SessionState {
     committing: Option<Vec<Draft>>,
     /// The last commit found no room.
     stuck: bool,
+    /// See [`ProjectCtx::take_over`].
+    incarnation: u64,
+    commit: Option<AbortOnDropHandle<()>>,
+    /// STOP is being removed.
+    consumed: Option<JoinHandle<()>>,
     timer: Option<JoinHandle<Result<(), ractor::MessagingErr<SessionMsg>>>>,
     config: super::reload::Reload,
     ended: bool,
@@ -74,7 +84,18 @@ pub struct SessionState {
 
 /// What is read before the first step.
 #[derive(Debug)]
-pub struct Surveyed(Survey);
+pub struct Surveyed {
+    incarnation: u64,
+    survey: Survey,
+}
+
+/// A question to the accounts.
+struct Question {
+    ask: u64,
+    chain: Vec<String>,
+    active: usize,
+    known: BTreeMap<String, Account>,
+}
 
 // === impl SessionActor ===
 
@@ -111,6 +132,9 @@ impl Actor for SessionActor {
             todo: VecDeque::new(),
             committing: None,
             stuck: false,
+            incarnation: 0,
+            commit: None,
+            consumed: None,
             timer: None,
             config,
             ended: false,
@@ -126,6 +150,9 @@ impl Actor for SessionActor {
         ctx.slots.session.fill(myself.clone());
         ctx.slots.accounts.cast(AccountsMsg::Restore(ctx.state().accounts.clone()));
         ctx.slots.signals.cast(SignalsMsg::Repeat);
+        // What a session that died had asked for: its gates end, and what is low on space is told anew.
+        ctx.slots.gates.cast(GatesMsg::End { grace: ctx.config().stop.grace });
+        ctx.slots.disk.cast(ctx.disk_watch());
         tokio::spawn(survey_and_tell(ctx.clone(), myself.clone()));
         tokio::spawn(first_tree(ctx, myself));
         Ok(())
@@ -140,7 +167,9 @@ impl Actor for SessionActor {
         match message {
             SessionMsg::Input(input) => state.input(*input, &myself),
             SessionMsg::Begun(surveyed) => {
-                state.surveyed = Some(surveyed.0);
+                let Surveyed { incarnation, survey } = *surveyed;
+                state.incarnation = incarnation;
+                state.surveyed = Some(survey);
                 state.begin_when_ready(&myself);
             }
             SessionMsg::Timer(generation) => state.input(Input::Timer(generation), &myself),
@@ -152,7 +181,12 @@ impl Actor for SessionActor {
                     state.input(input, &myself);
                 }
             }
-            SessionMsg::GatesRestarted => state.gates_lost(),
+            SessionMsg::RepoRestarted => {
+                let session = state.ctx.state().session.clone();
+                if let Some(last) = session.and_then(|s| s.checkpoint) {
+                    state.checkpoint(last.number);
+                }
+            }
             SessionMsg::RestartLane => {
                 if let Err((_, error)) = state.children.restart(0, &myself.get_cell()).await {
                     return Err(error.into());
@@ -179,7 +213,7 @@ impl Actor for SessionActor {
                 let restarted = state.ctx.draft(Body::ActorRestarted { actor, cause: cause.clone(), restarts });
                 super::note(&state.ctx, vec![restarted]);
                 myself.send_after(after, || SessionMsg::RestartLane);
-                state.input(Input::LaneLost { cause: format!("the lane died: {cause}") }, &myself);
+                state.lane_lost(&cause, &myself);
             }
             Fallen::GiveUp { name, cause } => {
                 return Err(format!("{name} died too often, the last time of: {cause}").into());
@@ -255,14 +289,15 @@ impl SessionState {
         match action {
             Action::Commit(drafts) => {
                 self.committing = Some(drafts.clone());
-                tokio::spawn(commit_and_tell(self.ctx.clone(), drafts, myself.clone()));
+                self.commit(drafts, myself);
             }
             Action::Prepare => {
                 let provider = self.machine.as_ref().and_then(Machine::session).map(|s| s.provider().to_owned());
                 self.lane.cast(LaneMsg::Prepare { provider: provider.unwrap_or_default() });
             }
-            Action::Admit { ask, chain, active } => {
-                tokio::spawn(admit_and_tell(self.ctx.clone(), ask, chain, active, myself.clone()));
+            Action::Admit { ask, chain, active, known } => {
+                let question = Question { ask, chain, active, known };
+                tokio::spawn(admit_and_tell(self.ctx.clone(), question, myself.clone()));
             }
             Action::Learned { account, out } => slots.accounts.cast(AccountsMsg::Learned { account, out }),
             Action::Go { token, iteration, attempt, provider } => {
@@ -279,22 +314,29 @@ impl SessionState {
                     timer.abort();
                 }
                 // A wall clock that is set, or a host that slept, must not make a wait of hours of it.
-                let wait = self.ctx.clock.until(at);
+                let wait = self.ctx.clock.until(at).min(LOOK_AGAIN);
                 self.timer = Some(myself.send_after(wait, move || SessionMsg::Timer(generation)));
             }
             Action::Checkpoint { number } => self.checkpoint(number),
             Action::ConsumeStop => {
                 let signals = slots.signals.clone();
-                // The program may end before the answer: Project waits for Signals to stop.
-                tokio::spawn(async move {
+                self.consumed = Some(tokio::spawn(async move {
+                    // A STOP that stays ends the next run as well, which is the safe side.
                     let _ = signals.call("signals", ANSWER, SignalsMsg::ConsumeStop).await;
-                });
+                }));
             }
             Action::ConsumeResume => slots.signals.cast(SignalsMsg::ConsumeResume),
             Action::Exit(code) => {
                 self.ended = true;
-                // A project that is gone takes us with it.
-                let _ = self.project.cast(ProjectMsg::Ended(code));
+                let (project, consumed) = (self.project.clone(), self.consumed.take());
+                tokio::spawn(async move {
+                    if let Some(consumed) = consumed {
+                        // It has no result that would matter.
+                        let _ = consumed.await;
+                    }
+                    // A project that is gone takes us with it.
+                    let _ = project.cast(ProjectMsg::Ended(code));
+                });
             }
         }
     }
@@ -312,6 +354,14 @@ impl SessionState {
             tree: checkpoint.tree.clone(),
             state: serde_json::to_string(session).unwrap_or_default(),
         });
+    }
+
+    /// What was still to be said to the lane that died is not said to the next one.
+    fn lane_lost(&mut self, cause: &str, myself: &ActorRef<SessionMsg>) {
+        self.todo.retain(|action| {
+            !matches!(action, Action::Prepare | Action::Go { .. } | Action::EndCall { .. })
+        });
+        self.input(Input::LaneLost { token: None, cause: format!("the lane died: {cause}") }, myself);
     }
 
     // --- commits ---
@@ -347,8 +397,14 @@ impl SessionState {
 
     fn commit_again(&mut self, myself: &ActorRef<SessionMsg>) {
         if let Some(drafts) = self.committing.clone().filter(|_| self.stuck) {
-            tokio::spawn(commit_and_tell(self.ctx.clone(), drafts, myself.clone()));
+            self.commit(drafts, myself);
         }
+    }
+
+    /// One at a time; it ends with us.
+    fn commit(&mut self, drafts: Vec<Draft>, myself: &ActorRef<SessionMsg>) {
+        let commit = commit_and_tell(self.ctx.clone(), self.incarnation, drafts, myself.clone());
+        self.commit = Some(AbortOnDropHandle::new(tokio::spawn(commit)));
     }
 
     /// STOP while nothing can be saved: the call ends with us, and the next start finds the last saved state.
@@ -359,12 +415,6 @@ impl SessionState {
         let _ = self.project.cast(ProjectMsg::Ended(1));
     }
 
-    /// The Gates actor was restarted: what it was running is lost, and is run again.
-    fn gates_lost(&mut self) {
-        let Some((token, names)) = self.machine.as_ref().and_then(Machine::gating) else { return };
-        let iteration = self.ctx.state().session.as_ref().map_or(0, |s| s.iteration);
-        self.ctx.slots.gates.cast(GatesMsg::Run { token, iteration, names });
-    }
 }
 
 fn lane_spec(ctx: Arc<ProjectCtx>, slot: Slot<LaneMsg>) -> ChildSpec {
@@ -379,22 +429,22 @@ fn lane_spec(ctx: Arc<ProjectCtx>, slot: Slot<LaneMsg>) -> ChildSpec {
     })
 }
 
-async fn commit_and_tell(ctx: Arc<ProjectCtx>, drafts: Vec<Draft>, session: ActorRef<SessionMsg>) {
-    let done = ctx.commit(drafts).await.map(Box::new);
+async fn commit_and_tell(
+    ctx: Arc<ProjectCtx>,
+    incarnation: u64,
+    drafts: Vec<Draft>,
+    session: ActorRef<SessionMsg>,
+) {
+    let done = ctx.commit_as(Some(incarnation), drafts).await.map(Box::new);
     // A session that died reloads from the store.
     let _ = session.cast(SessionMsg::Committed(done));
 }
 
-async fn admit_and_tell(
-    ctx: Arc<ProjectCtx>,
-    ask: u64,
-    chain: Vec<String>,
-    active: usize,
-    session: ActorRef<SessionMsg>,
-) {
+async fn admit_and_tell(ctx: Arc<ProjectCtx>, question: Question, session: ActorRef<SessionMsg>) {
+    let Question { ask, chain, active, known } = question;
     // The disk is looked at before every iteration; what it finds reaches the session before the admission does.
     let _ = ctx.slots.disk.call("disk", ANSWER, DiskMsg::LookNow).await;
-    let make = |reply| AccountsMsg::Admit { chain: chain.clone(), active, reply };
+    let make = |reply| AccountsMsg::Admit { chain: chain.clone(), active, known: known.clone(), reply };
     let admission = match ctx.slots.accounts.call("accounts", ANSWER, make).await {
         Ok(admission) => admission,
         // They are being restarted; a moment later they are back.
@@ -405,10 +455,14 @@ async fn admit_and_tell(
 }
 
 async fn survey_and_tell(ctx: Arc<ProjectCtx>, session: ActorRef<SessionMsg>) {
-    let survey = tokio::task::spawn_blocking(move || survey::survey(&ctx)).await;
-    if let Ok(survey) = survey {
+    let survey = tokio::task::spawn_blocking(move || {
+        let (incarnation, begun) = ctx.take_over();
+        Surveyed { incarnation, survey: survey::survey(&ctx, begun) }
+    });
+    match survey.await {
         // A session that died surveys again.
-        let _ = session.cast(SessionMsg::Begun(Box::new(Surveyed(survey))));
+        Ok(surveyed) => drop(session.cast(SessionMsg::Begun(Box::new(surveyed)))),
+        Err(error) => session.stop(Some(format!("the survey ended early: {error}"))),
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
+use super::blocking::away;
 use super::context::ProjectCtx;
 use crate::domain::event::{Body, Draft};
 use crate::messages::disk::DiskMsg;
@@ -35,7 +36,7 @@ pub struct StoreState {
 #[derive(Debug)]
 pub enum Work {
     /// Write these events together.
-    Commit(Arc<[Draft]>, RpcReplyPort<Result<Committed, Arc<StoreError>>>),
+    Commit(Arc<[Draft]>, Option<u64>, RpcReplyPort<Result<Committed, Arc<StoreError>>>),
     /// Put back what was deleted under us.
     CheckLink,
 }
@@ -71,8 +72,18 @@ impl Actor for StoreActor {
             Some(db) => db,
             None => {
                 let (paths, options) = (ctx.store_paths.clone(), ctx.open_options());
-                let opened = tokio::task::spawn_blocking(move || Db::open(&paths, options)).await??;
-                ctx.state.send_replace(opened.state);
+                let opener = ctx.clone();
+                let opened = tokio::task::spawn_blocking(move || {
+                    // A commit of the Store that died ends first.
+                    let _turn = opener.writers.lock().unwrap_or_else(PoisonError::into_inner);
+                    let opened = Db::open(&paths, options)?;
+                    opener.state.send_replace(opened.state.clone());
+                    Ok::<_, StoreError>(opened)
+                });
+                let opened = opened.await??;
+                if let Some(recovery) = &opened.recovery {
+                    super::note(&ctx, recovery.events().map(|body| ctx.draft(body)).to_vec());
+                }
                 opened.db
             }
         };
@@ -87,7 +98,9 @@ impl Actor for StoreActor {
         state: &mut StoreState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            StoreMsg::Commit { drafts, reply } => state.waiting.push_back(Work::Commit(drafts, reply)),
+            StoreMsg::Commit { drafts, session, reply } => {
+                state.waiting.push_back(Work::Commit(drafts, session, reply));
+            }
             StoreMsg::CheckLink => {
                 state.waiting.push_back(Work::CheckLink);
                 myself.send_after(LINK_CHECK, || StoreMsg::CheckLink);
@@ -117,19 +130,22 @@ impl StoreState {
         }
         let Some(mut db) = self.db.take() else { return };
         let works = std::mem::take(&mut self.waiting);
-        let (ctx, myself) = (self.ctx.clone(), myself.clone());
-        tokio::task::spawn_blocking(move || {
+        let ctx = self.ctx.clone();
+        away(myself, move || {
             for work in works {
+                let mut writers = ctx.writers.lock().unwrap_or_else(PoisonError::into_inner);
                 match work {
-                    Work::Commit(drafts, reply) => {
+                    Work::Commit(_, Some(session), _) if session != writers.session => {}
+                    Work::Commit(drafts, session, reply) => {
+                        let done = commit(&ctx, &mut db, &drafts);
+                        writers.begun |= session.is_some() && done.is_ok();
                         // A caller that is gone has been told nothing, so nothing is promised.
-                        let _ = reply.send(commit(&ctx, &mut db, &drafts));
+                        let _ = reply.send(done);
                     }
                     Work::CheckLink => check_link(&ctx, &mut db),
                 }
             }
-            // An actor that died meanwhile has a successor with a connection of its own.
-            let _ = myself.cast(StoreMsg::JobDone(Box::new(Job { db })));
+            StoreMsg::JobDone(Box::new(Job { db }))
         });
     }
 }
@@ -143,13 +159,10 @@ fn commit(ctx: &ProjectCtx, db: &mut Db, drafts: &Arc<[Draft]>) -> Result<Commit
         }
     }
     let committed = done.map_err(Arc::new)?;
-    ctx.state.send_if_modified(|seen| {
-        let newer = committed.state.seq >= seen.seq;
-        if newer {
-            *seen = committed.state.clone();
-        }
-        newer
-    });
+    ctx.state.send_replace(committed.state.clone());
+    if let Some(shower) = &ctx.shower {
+        shower.show(committed.clone());
+    }
     ctx.slots.journal.cast(JournalMsg::Committed(committed.clone()));
     Ok(committed)
 }

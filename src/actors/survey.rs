@@ -22,14 +22,14 @@ pub struct Survey {
     pub begin: Option<Box<Begin>>,
 }
 
-/// Reads all of it.
-pub fn survey(ctx: &ProjectCtx) -> Survey {
+/// Reads all of it. `begun`: the session is this program's own already.
+pub fn survey(ctx: &ProjectCtx, begun: bool) -> Survey {
     let config = ctx.config();
     let rules = rules(ctx, &config);
-    if ctx.begun.swap(true, std::sync::atomic::Ordering::SeqCst) {
+    if begun {
         return Survey { rules, begin: None };
     }
-    let mut found = std::mem::take(&mut *ctx.found.lock().unwrap_or_else(PoisonError::into_inner));
+    let mut found = ctx.found.lock().unwrap_or_else(PoisonError::into_inner).clone();
     // What was asked for wins over what the stored session had; a session that goes on keeps its own spec.
     let stored = ctx.state().session.as_ref().filter(|s| !s.ended() && !ctx.request.fresh).and_then(|s| s.spec.clone());
     let path = ctx.request.spec.as_ref().map(|p| p.display().to_string()).or(stored);
@@ -92,6 +92,7 @@ pub fn rules(ctx: &ProjectCtx, config: &Config) -> Rules {
         stagnation_pause: config.stagnation.pause.unwrap_or(0),
         pause_interrupts: config.pause.mode == PauseMode::Interrupt,
         stop_grace: config.stop.grace,
+        max_outage: config.network.max_outage,
         assume_usd: config.budget.assume_usd_per_call,
         gates: gates_of(&config.gates, &ctx.paths.root).into_iter().map(|gate| gate.name).collect(),
         wait: config.run.wait,

@@ -3,25 +3,24 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::context::{ProjectCtx, RunRequest, Slots};
+use super::context::{ProjectCtx, ProjectParts, RunRequest};
 use crate::clock::Clock;
 use crate::config::{Files, ProjectPaths, Sources, resolve};
 use crate::domain::event::{Body, Event};
-use crate::domain::ids::IdSource;
 use crate::domain::state::State;
 use crate::messages::session::SessionMsg;
 use crate::messages::store::{Committed, StoreMsg};
 use crate::providers::book::ProviderBook;
 use crate::providers::registry::Registry;
-use crate::store::{Ballast, StoreError, StorePaths};
+use crate::store::StoreError;
 
 /// How long a test waits for what must come. Only a failing test takes it.
 pub(super) const SOON: Duration = Duration::from_secs(20);
@@ -32,34 +31,22 @@ pub(super) fn project(root: &Path) -> Arc<ProjectCtx> {
     let sources = Sources { project: Some(paths.config.clone()), ..Sources::default() };
     let files = Files::default();
     let loaded = resolve(&sources, &files).unwrap();
-    let store_paths = StorePaths::new(&paths.root);
-    Arc::new(ProjectCtx {
-        ballast: Ballast::new(&store_paths),
+    Arc::new(ProjectCtx::new(ProjectParts {
         paths,
-        store_paths,
         clock: Clock::System,
-        ids: Mutex::new(IdSource::new(None)),
-        config: watch::Sender::new(Arc::new(loaded.config)),
+        seed: None,
         sources,
         files,
-        settings: loaded.settings,
-        state: watch::Sender::new(Arc::new(State::default())),
-        slots: Slots::default(),
+        loaded,
+        state: Arc::new(State::default()),
         request: RunRequest::default(),
         env: BTreeMap::new(),
         providers: ProviderBook::new(Registry::load(&[]).unwrap(), None, None),
         keeper: None,
-        lock: Mutex::default(),
-        folder: Arc::new(Semaphore::new(1)),
+        lock: None,
         shower: None,
-        found: Mutex::default(),
-        interrupts: AtomicU32::new(0),
-        spec: Mutex::default(),
-        facts: Mutex::default(),
-        begun: AtomicBool::new(false),
-        git_said: AtomicBool::new(false),
-        truncation_said: Mutex::default(),
-    })
+        found: Vec::new(),
+    }))
 }
 
 /// Commits in memory, or says that the disk is full.
@@ -84,7 +71,7 @@ impl Actor for MemoryStore {
         message: StoreMsg,
         _: &mut (),
     ) -> Result<(), ActorProcessingErr> {
-        let StoreMsg::Commit { drafts, reply } = message else { return Ok(()) };
+        let StoreMsg::Commit { drafts, reply, .. } = message else { return Ok(()) };
         if self.full.load(Ordering::SeqCst) {
             let full = StoreError::Full { path: self.ctx.paths.state_db.clone(), detail: "test".to_owned() };
             drop(reply.send(Err(Arc::new(full))));

@@ -4,28 +4,26 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::RecvTimeoutError;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::Actor;
 use rustix::fs::{FlockOperation, flock};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::oneshot;
 
 use super::args::RunArgs;
 use super::error::{CliError, ErrorKind, ExitCode};
 use super::output::Output;
 use super::render::{JsonLines, Words};
-use crate::actors::context::{ProjectCtx, RunRequest, Show, Slots};
+use crate::actors::context::{ProjectCtx, ProjectParts, RunRequest, Show};
 use crate::actors::host::{Ended, HostActor, HostArgs};
 use crate::actors::journal::Shower;
 use crate::clock::Clock;
 use crate::config::{self, Environment, Loaded, Lookup, Override, ProjectPaths, Sources};
 use crate::domain::event::Body;
-use crate::domain::ids::IdSource;
 use crate::domain::state::{Phase, Session};
 use crate::intake::spec_file::SpecFile;
 use crate::messages::signals::SignalsMsg;
@@ -34,7 +32,7 @@ use crate::providers::book::{ProviderBook, Unusable};
 use crate::providers::registry::Registry;
 use crate::providers::rehearsal::Script;
 use crate::providers::resolve::split_command;
-use crate::store::{Ballast, Db, Durability, Holder, LockError, OpenOptions, ProjectLock, StoreError, StorePaths};
+use crate::store::{Db, Durability, Holder, LockError, OpenOptions, ProjectLock, StoreError, StorePaths};
 
 /// How long a new session waits for the end of a dead one's calls.
 const CALLS_END: Duration = Duration::from_secs(2);
@@ -45,7 +43,6 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Everything that has been looked at before a session exists.
 struct Ready {
     paths: ProjectPaths,
-    store_paths: StorePaths,
     lock: ProjectLock,
     calls: Keeper,
     db: Db,
@@ -136,7 +133,6 @@ async fn prepare(
     };
     Ok(Ready {
         paths,
-        store_paths,
         lock,
         calls,
         db: opened.db,
@@ -357,7 +353,6 @@ fn spec(args: &RunArgs, session: Option<&Session>, paths: &ProjectPaths) -> Resu
 fn context(ready: Ready, environment: &Environment, clock: Clock, shower: Shower) -> (Arc<ProjectCtx>, Db) {
     let Ready {
         paths,
-        store_paths,
         lock,
         calls,
         db,
@@ -369,33 +364,22 @@ fn context(ready: Ready, environment: &Environment, clock: Clock, shower: Shower
         request,
         found,
     } = ready;
-    let ctx = ProjectCtx {
-        ballast: Ballast::new(&store_paths),
+    let ctx = ProjectCtx::new(ProjectParts {
         paths,
-        store_paths,
         clock,
-        ids: Mutex::new(IdSource::new(None)),
-        config: watch::Sender::new(Arc::new(loaded.config)),
+        seed: None,
         sources,
         files,
-        settings: loaded.settings,
-        state: watch::Sender::new(state),
-        slots: Slots::default(),
+        loaded,
+        state,
         request,
         env: environment.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
         providers,
         keeper: Some(calls),
-        lock: Mutex::new(Some(lock)),
-        folder: Arc::new(Semaphore::new(1)),
+        lock: Some(lock),
         shower: Some(shower),
-        found: Mutex::new(found),
-        spec: Mutex::default(),
-        facts: Mutex::default(),
-        begun: AtomicBool::new(false),
-        git_said: AtomicBool::new(false),
-        truncation_said: Mutex::default(),
-        interrupts: Default::default(),
-    };
+        found,
+    });
     (Arc::new(ctx), db)
 }
 

@@ -36,8 +36,7 @@ pub fn admit(
     active: usize,
     now: Timestamp,
 ) -> Admission {
-    let usable =
-        |name: &String| accounts.get(name).is_none_or(|a| !a.out || a.until.is_some_and(|u| u <= now));
+    let usable = |name: &String| accounts.get(name).is_none_or(|a| a.is_usable(now));
     let back = chain.iter().take(active).position(|name| accounts.contains_key(name) && usable(name));
     if let Some(at) = back {
         return Admission::Granted(at);

@@ -498,7 +498,7 @@ pub struct AttemptFinished {
     pub usage: Usage,
     /// What it is booked at, US dollars; none: unknown.
     pub cost_usd: Option<f64>,
-    /// Where `cost_usd` comes from: `provider`, `assumed`, `reservation` or `unknown`.
+    /// Where `cost_usd` comes from: `provider`, `assumed`, `reservation`, `none` (turned away before it worked) or `unknown`.
     pub cost_source: String,
     /// Wall time, milliseconds.
     pub duration_ms: u64,

@@ -99,6 +99,9 @@ pub struct Session {
     /// Context overflows in a row.
     #[serde(default)]
     pub overflows: u32,
+    /// Since when calls fail because the server or the network is away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outage_since: Option<Timestamp>,
     /// Finished iterations in a row without a changed tree.
     #[serde(default)]
     pub unchanged: u32,
@@ -451,10 +454,12 @@ impl State {
         {
             self.accounts.remove(provider);
         }
-        if matches!(
-            event.body,
-            Body::SessionContinued { reason: Reason::AuthRequired | Reason::ProviderUnavailable }
-        ) {
+        let by_a_person = match &event.body {
+            Body::SessionContinued { reason } => reason.ends_with_accounts(),
+            Body::SessionStarted(_) | Body::SessionResumed { .. } => true,
+            _ => false,
+        };
+        if by_a_person {
             self.accounts.retain(|_, account| account.until.is_some());
         }
         if let Some(session) = &mut self.session
@@ -494,6 +499,7 @@ impl Session {
             retries_here: 0,
             backoff: 0,
             overflows: 0,
+            outage_since: None,
             unchanged: 0,
             tree: None,
             checkpoint: None,
@@ -611,7 +617,12 @@ impl Session {
                 self.finished = event.iteration.unwrap_or(self.iteration);
                 self.iteration = self.finished;
                 self.iteration_started = None;
-                self.unchanged = if *changed { 0 } else { self.unchanged.saturating_add(1) };
+                self.unchanged = match (*changed, tree) {
+                    (true, _) => 0,
+                    (false, Some(_)) => self.unchanged.saturating_add(1),
+                    // It could not be read: nobody knows.
+                    (false, None) => self.unchanged,
+                };
                 if tree.is_some() {
                     self.tree = tree.clone();
                 }
@@ -712,6 +723,13 @@ impl Session {
         }
         self.last_outcome = Some(a.verdict.outcome.name().to_owned());
         match &a.verdict.outcome {
+            Outcome::Overloaded | Outcome::NetworkDown => {
+                self.outage_since.get_or_insert(event.time);
+            }
+            Outcome::Cancelled => {}
+            _ => self.outage_since = None,
+        }
+        match &a.verdict.outcome {
             outcome if outcome.ends_iteration() => {
                 self.retries = 0;
                 self.retries_here = 0;
@@ -794,6 +812,18 @@ impl Reason {
                 | Reason::Overloaded
                 | Reason::NetworkDown
         )
+    }
+
+    /// Its cause is accounts that are out until a person says otherwise.
+    pub fn ends_with_accounts(self) -> bool {
+        matches!(self, Reason::AuthRequired | Reason::ProviderUnavailable | Reason::Refused)
+    }
+}
+
+impl Account {
+    /// It may be called at `now`.
+    pub fn is_usable(&self, now: Timestamp) -> bool {
+        !self.out || self.until.is_some_and(|until| until <= now)
     }
 }
 

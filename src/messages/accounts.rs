@@ -17,6 +17,8 @@ pub enum AccountsMsg {
         chain: Vec<String>,
         /// The one in use.
         active: usize,
+        /// What the session knows, what is still to be committed included.
+        known: BTreeMap<String, Account>,
         /// The answer.
         reply: RpcReplyPort<Admission>,
     },

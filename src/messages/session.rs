@@ -24,8 +24,8 @@ pub enum SessionMsg {
     ConfigHint,
     /// Itself: what the settings files hold.
     Reread(Box<Result<Files, ConfigError>>),
-    /// Gates: it was restarted, and runs nothing.
-    GatesRestarted,
+    /// Repo: it was restarted, and has forgotten what it was to keep.
+    RepoRestarted,
     /// Itself, after a back-off: start the lane again.
     RestartLane,
     /// Tests: die now.

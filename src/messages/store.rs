@@ -17,6 +17,9 @@ pub enum StoreMsg {
     Commit {
         /// The events, in order.
         drafts: Arc<[Draft]>,
+        /// The incarnation of Session that decides; none for what touches no session. That of an earlier one is
+        /// dropped without an answer.
+        session: Option<u64>,
         /// Answered after the commit.
         reply: RpcReplyPort<Result<Committed, Arc<StoreError>>>,
     },

@@ -8,7 +8,7 @@ use super::policy::policy;
 use crate::domain::event::{AttemptFinished, Body, Draft, Mode, SessionStarted};
 use crate::domain::ids::{EventId, SessionId, Token};
 use crate::domain::outcome::{AccountScope, Evidence, Outcome, Usage, Verdict};
-use crate::domain::state::{Limits, Override, Phase, State, checkpoint_ref};
+use crate::domain::state::{Limits, Override, Phase, State, Wait, WaitReason, checkpoint_ref};
 
 /// What the command line and the project say at the start.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,6 +46,8 @@ impl Machine {
         let resume = signals.resume;
         self.signals = Signals { resume: false, ..signals };
         let goes_on = !begin.fresh && self.view.session.as_ref().is_some_and(|s| !s.ended());
+        // To start the program is a person's word, too: what was out for want of one is tried again.
+        self.readmit_accounts();
         if goes_on {
             self.go_on(&begin);
         } else {
@@ -56,7 +58,7 @@ impl Machine {
         }
         if resume {
             if let Some(reason) = self.session().filter(|s| s.state == Phase::Paused).and_then(|s| s.reason) {
-                self.push(Body::SessionContinued { reason });
+                self.continue_from(reason);
             }
             self.late.push(Action::ConsumeResume);
         }
@@ -69,14 +71,43 @@ impl Machine {
     pub fn recover(&mut self, signals: Signals, state: &State, now: Timestamp) -> Vec<Action> {
         self.rebase(state, now);
         self.signals = Signals { resume: false, ..signals };
-        if let Some(token) = self.session().and_then(|s| s.open.as_ref()).map(|open| open.token) {
-            self.close_lost_attempt(token, "the session actor was restarted");
+        let Some(session) = self.session().cloned() else { return Vec::new() };
+        if matches!(session.state, Phase::Finished | Phase::Failed | Phase::Stopped) {
+            // It died after the last commit, before it could say so.
+            self.leave(session.state);
+            return self.take_actions();
         }
+        if let Some(open) = session.open {
+            self.close_lost_attempt(open.token, "the session actor was restarted");
+        }
+        if let Some(wait) = session.wait {
+            self.keep_waiting(&wait);
+        }
+        self.keep_last_checkpoint();
         self.advance();
         self.take_actions()
     }
 
+    /// The time of a wait is kept: a restart must not turn a back-off into a hot loop. How long an account cools
+    /// down is known to the accounts.
+    fn keep_waiting(&mut self, wait: &Wait) {
+        if wait.why != WaitReason::CoolDown {
+            self.not_before = Some((wait.until, wait.why, "continued after a restart".to_owned()));
+        }
+    }
+
+    /// Its ref follows the commit: it may be missing.
+    fn keep_last_checkpoint(&mut self) {
+        let last = self.session().and_then(|s| s.checkpoint.as_ref()).filter(|c| c.reference.is_some());
+        if let Some(number) = last.map(|checkpoint| checkpoint.number) {
+            self.late.push(Action::Checkpoint { number });
+        }
+    }
+
     fn start(&mut self, begin: &Begin) {
+        if let Some(token) = self.session().and_then(|s| s.open.as_ref()).map(|open| open.token) {
+            self.close_lost_attempt(token, "the supervisor had died");
+        }
         let id = SessionId(self.ids.next(self.now));
         let started = SessionStarted {
             version: begin.version.clone(),
@@ -114,8 +145,9 @@ impl Machine {
             self.close_lost_attempt(token, "the supervisor had died");
         }
         if let Some(wait) = self.session().and_then(|s| s.wait.clone()) {
-            // The time of a wait is kept: a restart must not turn a back-off into a hot loop.
-            self.not_before = Some((wait.until, wait.why, "continued after a restart".to_owned()));
+            if self.session().is_some_and(|s| s.chain == begin.chain) {
+                self.keep_waiting(&wait);
+            }
             self.push(Body::WaitEnded { why: wait.why });
         }
         self.push(Body::SessionResumed {
@@ -130,6 +162,7 @@ impl Machine {
             overrides: begin.overrides.clone(),
             agent: begin.agent.clone(),
         });
+        self.keep_last_checkpoint();
     }
 
     /// The attempt did not live to say how it ended: it is closed as cancelled, and booked at its reservation.

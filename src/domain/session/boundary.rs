@@ -4,9 +4,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::input::{Action, AttemptReport, GateReport};
 use super::machine::{Machine, Step};
-use super::policy::{Policy, advice, policy, prompt_was_read};
+use super::policy::{Policy, advice, policy, prompt_was_read, was_turned_away};
 use crate::domain::event::{AttemptFinished, Body};
-use crate::domain::outcome::Outcome;
+use crate::domain::outcome::{Outcome, Usage};
 use crate::domain::state::{GateRecord, GateResult, Phase, Reason, WaitReason, millis_between, usd};
 
 impl Machine {
@@ -36,8 +36,11 @@ impl Machine {
         let provider = open.as_ref().map_or_else(|| session.provider().to_owned(), |o| o.provider.clone());
         let reserved = open.as_ref().and_then(|o| o.reserved_usd);
         let outcome = &report.verdict.outcome;
+        let idle = report.usage == Usage::default() && report.tools == 0;
         let (cost_usd, cost_source) = match (report.usage.cost_usd, reserved, self.rules.assume_usd) {
             (Some(cost), ..) => (Some(cost), "provider"),
+            // A day of an unreachable server must not eat up the budget.
+            (None, ..) if idle && was_turned_away(outcome) => (Some(0.0), "none"),
             (None, Some(reserved), _) if !outcome.ends_iteration() => (Some(reserved), "reservation"),
             (None, _, Some(assumed)) => (Some(assumed), "assumed"),
             (None, Some(reserved), None) => (Some(reserved), "reservation"),
@@ -97,8 +100,7 @@ impl Machine {
         if let Some((by, summary)) = report.claim.clone() {
             self.push(Body::CompletionClaimed { by, summary });
         }
-        let due: Vec<String> =
-            self.rules.gates.iter().filter(|name| !self.known(name, &report)).cloned().collect();
+        let due = self.due(&report);
         if due.is_empty() || self.signals.stop.is_some() {
             return self.gates_done(&report, Vec::new());
         }
@@ -122,6 +124,8 @@ impl Machine {
     pub(super) fn gates_done(&mut self, report: &AttemptReport, reports: Vec<GateReport>) {
         let tree = report.tree.clone();
         let cut = reports.iter().any(|r| r.result == GateResult::Cancelled);
+        // Gates that were due and did not run, because of STOP, say nothing about a claim.
+        let cut = cut || (self.signals.stop.is_some() && self.due(report).len() > reports.len());
         for gate in reports {
             if let Some(after_ms) = gate.timed_out_after {
                 self.push(Body::GateTimeout { name: gate.name.clone(), after_ms });
@@ -238,9 +242,9 @@ impl Machine {
         }
         if session.retries_here >= self.rules.failover_after && self.rules.failover_after > 0 {
             let from = session.provider().to_owned();
-            let next = (session.active + 1..session.chain.len())
-                .find(|at| !self.view.accounts.get(&session.chain[*at]).is_some_and(|a| a.out));
-            if let Some(to) = next.and_then(|at| session.chain.get(at)).cloned() {
+            let accounts = &self.view.accounts;
+            let usable = |name: &&String| accounts.get(*name).is_none_or(|a| a.is_usable(self.now));
+            if let Some(to) = session.chain.iter().skip(session.active + 1).find(usable).cloned() {
                 let why = format!("{} failures in a row, the last one: {outcome}", session.retries_here);
                 self.push(Body::Failover { from, to, why });
                 return false;

@@ -1,5 +1,6 @@
 //! What the session's state machine is told, and what it asks for.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -9,7 +10,7 @@ use crate::domain::backoff::Backoff;
 use crate::domain::event::{Body, Draft};
 use crate::domain::ids::{MessageId, Token};
 use crate::domain::outcome::{Exit, Usage, Verdict};
-use crate::domain::state::{GateResult, Limits, Reason};
+use crate::domain::state::{Account, GateResult, Limits, Reason};
 
 /// The settings that the rules look at. Time limits of calls and gates are their owners' business.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,6 +31,8 @@ pub struct Rules {
     pub pause_interrupts: bool,
     /// TERM to KILL.
     pub stop_grace: Duration,
+    /// How long the server or the network may be away before the session ends.
+    pub max_outage: Option<Duration>,
     /// What a call of unknown cost is taken to cost, US dollars.
     pub assume_usd: Option<f64>,
     /// Names of the gates, in order.
@@ -179,11 +182,20 @@ pub enum Input {
     },
     /// A person asks for another provider.
     Switch(SwitchRequest),
-    /// A lane or its call died: the attempt is lost.
-    LaneLost {
+    /// A lane cannot make itself ready.
+    NotReady {
         /// Why, for the journal.
         cause: String,
     },
+    /// A lane or its call died: the attempt is lost.
+    LaneLost {
+        /// Which attempt; none: whatever was in flight, for the lane itself died.
+        token: Option<Token>,
+        /// Why, for the journal.
+        cause: String,
+    },
+    /// The actor that runs gates was restarted: it runs none.
+    GatesLost,
     /// Look again (state was changed by others).
     Nudge,
 }
@@ -203,6 +215,9 @@ pub enum Action {
         chain: Vec<String>,
         /// The one in use.
         active: usize,
+        /// What the session knows of accounts, what is still to be committed included: the one who is asked may have
+        /// been restarted.
+        known: BTreeMap<String, Account>,
     },
     /// The accounts learn what an attempt showed.
     Learned {

@@ -43,6 +43,8 @@ pub struct Machine {
     pub(super) signals: Signals,
     /// A file system in use runs full.
     pub(super) disk: Option<Body>,
+    /// Disk has spoken: until then a pause for want of space holds.
+    disk_known: bool,
     /// The lane is ready, with this process.
     ready: Option<Option<(u32, u64)>>,
     generation: u64,
@@ -92,6 +94,7 @@ impl Machine {
             now,
             signals: Signals::default(),
             disk: None,
+            disk_known: false,
             ready: None,
             generation: 0,
             asks: 0,
@@ -105,6 +108,10 @@ impl Machine {
 
     /// Takes one input in. `state` is the committed state as it is now.
     pub fn handle(&mut self, input: Input, state: &State, now: Timestamp) -> Vec<Action> {
+        if self.step == Step::Ended {
+            // The last word has been said.
+            return Vec::new();
+        }
         self.rebase(state, now);
         match input {
             Input::Signals(signals) => self.signals_changed(signals),
@@ -129,7 +136,9 @@ impl Machine {
                 self.switch = Some(to);
                 self.settle();
             }
-            Input::LaneLost { cause } => self.lane_lost(&cause),
+            Input::NotReady { cause } => self.not_ready(cause),
+            Input::LaneLost { token, cause } => self.lane_lost(token, &cause),
+            Input::GatesLost => self.gates_lost(),
             Input::Nudge => self.settle(),
         }
         self.take_actions()
@@ -144,14 +153,6 @@ impl Machine {
     pub fn calling(&self) -> Option<Token> {
         match self.step {
             Step::Calling { token, .. } => Some(token),
-            _ => None,
-        }
-    }
-
-    /// The gates that are being run, and the attempt after which they are.
-    pub fn gating(&self) -> Option<(Token, Vec<String>)> {
-        match &self.step {
-            Step::Gating { report, ending: false } => Some((report.token, self.due(report))),
             _ => None,
         }
     }
@@ -238,9 +239,6 @@ impl Machine {
     fn signals_changed(&mut self, signals: Signals) {
         let resume = signals.resume;
         self.signals = Signals { resume: false, ..signals };
-        if self.step == Step::Ended {
-            return;
-        }
         if let Some(stop) = self.signals.stop.clone() {
             return self.stop(&stop);
         }
@@ -249,18 +247,37 @@ impl Machine {
                 && reason != Reason::DiskLow
                 && self.signals.pause.is_none()
             {
-                self.push(Body::SessionContinued { reason });
+                self.continue_from(reason);
             }
             self.act(Action::ConsumeResume);
         }
         match (self.signals.pause.clone(), self.paused_for()) {
             (Some(detail), reason) if reason != Some(Reason::Requested) => self.pause_requested(detail),
             (None, Some(reason @ Reason::Requested)) => {
-                self.push(Body::SessionContinued { reason });
+                self.continue_from(reason);
                 self.settle();
             }
             _ => self.settle(),
         }
+    }
+
+    /// A pause is over. What only a person could mend counts as mended.
+    pub(super) fn continue_from(&mut self, reason: Reason) {
+        if reason.ends_with_accounts() {
+            self.readmit_accounts();
+        }
+        self.push(Body::SessionContinued { reason });
+        if matches!(self.step, Step::Calling { .. }) {
+            self.watch_the_time();
+        }
+    }
+
+    /// Accounts that were out until a person says otherwise may be tried again.
+    pub(super) fn readmit_accounts(&mut self) {
+        let accounts = self.view.accounts.iter();
+        let out = accounts.filter(|(_, a)| a.out && a.until.is_none()).map(|(name, _)| name.clone());
+        let learned = out.map(|account| Action::Learned { account, out: None });
+        self.actions.extend(learned.collect::<Vec<_>>());
     }
 
     fn stop(&mut self, stop: &Stop) {
@@ -314,6 +331,7 @@ impl Machine {
     fn disk_changed(&mut self, low: Option<Body>) {
         let before = self.disk.take();
         self.disk = low;
+        self.disk_known = true;
         match (&before, self.disk.clone()) {
             (None, Some(body)) => {
                 self.push(body.clone());
@@ -326,7 +344,7 @@ impl Machine {
                 let path = path.clone();
                 self.push(Body::DiskRecovered { path, free_bytes: 0 });
                 if self.paused_for() == Some(Reason::DiskLow) {
-                    self.push(Body::SessionContinued { reason: Reason::DiskLow });
+                    self.continue_from(Reason::DiskLow);
                 }
             }
             _ => {}
@@ -379,7 +397,7 @@ impl Machine {
             let elsewhere =
                 [Reason::AuthRequired, Reason::ProviderUnavailable, Reason::Refused, Reason::ContextOverflow];
             if let Some(reason) = self.paused_for().filter(|reason| elsewhere.contains(reason)) {
-                self.push(Body::SessionContinued { reason });
+                self.continue_from(reason);
             }
         }
     }
@@ -396,6 +414,8 @@ impl Machine {
     fn timer(&mut self) {
         match self.step {
             Step::Calling { .. } if self.time_is_over() => self.interrupt(EndReason::Deadline),
+            // The wall clock was set, or the host slept.
+            Step::Calling { .. } => self.watch_the_time(),
             Step::Waiting => self.advance(),
             _ => {}
         }
@@ -408,9 +428,22 @@ impl Machine {
         })
     }
 
+    /// The server or the network is away for longer than is allowed.
+    fn is_out_for_too_long(&self) -> bool {
+        let since = self.session().and_then(|s| s.outage_since);
+        since.zip(self.rules.max_outage).is_some_and(|(since, limit)| later(since, limit) <= self.now)
+    }
+
+    /// Wakes the machine when the time of the session is over in mid-call.
+    fn watch_the_time(&mut self) {
+        if let Some(deadline) = self.deadline() {
+            self.arm(deadline);
+        }
+    }
+
     /// When the session's time is over if nothing pauses it.
     fn deadline(&self) -> Option<Timestamp> {
-        let session = self.session()?;
+        let session = self.session().filter(|s| s.state != Phase::Paused)?;
         let left = session.limits.max_duration_ms?.saturating_sub(session.active_time_ms(self.now));
         let left = SignedDuration::from_millis(i64::try_from(left).unwrap_or(i64::MAX));
         self.now.checked_add(left).ok()
@@ -461,6 +494,10 @@ impl Machine {
         if self.time_is_over() {
             return self.finish(Phase::Finished, Reason::MaxDuration, String::new());
         }
+        if self.is_out_for_too_long() {
+            let detail = "no call came through for longer than network.max_outage".to_owned();
+            return self.finish(Phase::Failed, Reason::MaxOutage, detail);
+        }
         if session.retries >= self.rules.retries && self.rules.retries > 0 {
             return self.pause(Reason::RetriesExhausted);
         }
@@ -482,12 +519,12 @@ impl Machine {
         let Some(reason) = self.paused_for() else { return false };
         let holds = match reason {
             Reason::Requested => self.signals.pause.is_some(),
-            Reason::DiskLow => self.disk.is_some(),
+            Reason::DiskLow => self.disk.is_some() || !self.disk_known,
             Reason::BudgetExceeded => self.over_budget().is_some(),
             _ => true,
         };
         if !holds {
-            self.push(Body::SessionContinued { reason });
+            self.continue_from(reason);
             // Another cause may have been hidden behind this one.
             return self.hold();
         }
@@ -526,10 +563,11 @@ impl Machine {
         }
         let Some(session) = self.session() else { return };
         let (chain, active) = (session.chain.clone(), session.active);
+        let known = self.view.accounts.clone();
         self.asks += 1;
         let ask = self.asks;
         self.step = Step::Admitting { ask };
-        self.actions.push(Action::Admit { ask, chain, active });
+        self.actions.push(Action::Admit { ask, chain, active, known });
     }
 
     fn admitted(&mut self, admission: Admission) {
@@ -590,15 +628,14 @@ impl Machine {
         );
         self.step = Step::Calling { token, ending: None };
         self.act(Action::Go { token, iteration, attempt, provider });
-        if let Some(deadline) = self.deadline() {
-            self.arm(deadline);
-        }
+        self.watch_the_time();
     }
 
     pub(super) fn wait(&mut self, until: Timestamp, why: WaitReason, detail: String) {
         let already =
             self.session().and_then(|s| s.wait.clone()).is_some_and(|w| w.until == until && w.why == why);
         if !already {
+            self.end_wait();
             self.push(Body::WaitStarted { until, why, detail });
         }
         self.step = Step::Waiting;
@@ -626,6 +663,11 @@ impl Machine {
         }
         let (iterations, spent) = self.session().map_or((0, 0), |s| (s.finished, s.budget.spent));
         self.push(Body::SessionFinished { state, reason, detail, iterations, spent_usd: usd(spent) });
+        self.leave(state);
+    }
+
+    /// The session has ended: so does the program.
+    pub(super) fn leave(&mut self, state: Phase) {
         self.step = Step::Ended;
         if self.signals.stop.as_ref().is_some_and(|stop| stop.reason == Reason::Requested) {
             self.act(Action::ConsumeStop);
@@ -667,27 +709,47 @@ impl Machine {
 
     // --- what was lost ---
 
-    fn lane_lost(&mut self, cause: &str) {
+    fn lane_lost(&mut self, lost: Option<Token>, cause: &str) {
         self.ready = None;
-        match std::mem::replace(&mut self.step, Step::Idle) {
-            Step::Calling { token, .. } => {
+        match self.step {
+            Step::Calling { token, .. } if lost.is_none_or(|lost| lost == token) => {
+                self.step = Step::Idle;
                 self.close_lost_attempt(token, cause);
-                self.hold_off();
+                self.hold_off("the call was lost".to_owned());
                 self.advance();
             }
-            Step::Preparing => {
-                self.hold_off();
-                self.advance();
-            }
-            other => self.step = other,
+            Step::Preparing if lost.is_none() => self.not_ready(cause.to_owned()),
+            _ => {}
+        }
+    }
+
+    fn not_ready(&mut self, cause: String) {
+        if self.step == Step::Preparing {
+            self.hold_off(cause);
+            self.advance();
         }
     }
 
     /// What is lost again and again must not become a hot loop.
-    fn hold_off(&mut self) {
+    fn hold_off(&mut self, cause: String) {
         let delay = LOST.delay(self.lost, None, self.ids.rng());
         self.lost = self.lost.saturating_add(1);
-        self.not_before = Some((later(self.now, delay), WaitReason::BackOff, "the call was lost".to_owned()));
+        self.not_before = Some((later(self.now, delay), WaitReason::BackOff, cause));
+    }
+
+    /// The gates that ran are lost with their actor: run again, unless they were being ended.
+    fn gates_lost(&mut self) {
+        match std::mem::replace(&mut self.step, Step::Idle) {
+            Step::Gating { report, ending: true } if self.signals.stop.is_some() => {
+                self.gates_done(&report, Vec::new());
+            }
+            Step::Gating { report, .. } => {
+                let (token, names) = (report.token, self.due(&report));
+                self.step = Step::Gating { report, ending: false };
+                self.act(Action::RunGates { token, names });
+            }
+            other => self.step = other,
+        }
     }
 
     fn gates_ended(&mut self, token: Token, reports: Vec<GateReport>) {

@@ -78,6 +78,21 @@ pub(super) fn prompt_was_read(outcome: &Outcome) -> bool {
     }
 }
 
+/// Nobody began to work on it. What is not told to have cost anything has cost nothing.
+pub(super) fn was_turned_away(outcome: &Outcome) -> bool {
+    matches!(
+        outcome,
+        Outcome::RateLimited { .. }
+            | Outcome::UsageLimited { .. }
+            | Outcome::QuotaExhausted
+            | Outcome::Overloaded
+            | Outcome::AuthFailed
+            | Outcome::NetworkDown
+            | Outcome::ModelUnavailable
+            | Outcome::NotRunnable
+    )
+}
+
 /// In words, for people: what happened and what to do.
 pub(super) fn advice(reason: Reason, provider: &str) -> String {
     match reason {
