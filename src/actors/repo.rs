@@ -1,11 +1,8 @@
 //! Repo: owns the git repository; one operation at a time, on a blocking thread.
 
 use std::collections::VecDeque;
-        let ctx = self.ctx.clone();
-        away(myself, move || {
-            // The job of an actor that died ends first.
-            let turn = ctx.repo.lock().unwrap_or_else(PoisonError::into_inner);
-            let open = open_once(&ctx, &mut vcs);
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, PoisonError};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
@@ -112,17 +109,11 @@ impl Repo {
         }
         let Some(mut vcs) = self.home.take() else { return };
         let Some(work) = self.waiting.pop_front() else { return };
-<<<<<<< HEAD
-        let (ctx, myself) = (self.ctx.clone(), myself.clone());
-        tokio::task::spawn_blocking(move || {
-            let open = open_once(&ctx, &mut vcs);
-=======
         let ctx = self.ctx.clone();
         away(myself, move || {
             // The job of an actor that died ends first.
             let turn = ctx.repo.lock().unwrap_or_else(PoisonError::into_inner);
-            open_once(&ctx, &mut vcs);
->>>>>>> w/sim
+            let open = open_once(&ctx, &mut vcs);
             match work {
                 Work::Snapshot(reply) => {
                     // Whoever asked has died, and asks again.
