@@ -1,6 +1,7 @@
 //! The `longhaul` program: parse, dispatch, exit code.
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::process::ExitCode as Code;
 
 use longhaul::cli::args::{Cli, Command, LogLevel, asks_version, parse};
@@ -77,7 +78,8 @@ fn start(
         };
         longhaul::intake::gates::gates_of(&gates, root)
     };
-    let exclude = |_: &std::path::Path| Ok(());
+    let exclude =
+        |root: &std::path::Path| longhaul::git::exclude(root, longhaul::git::Environment::current());
     let hooks = init::InitHooks { detect_gates: &detect, exclude: &exclude };
     init::init(args, &project.paths, &templates, &hooks, output)
 }
@@ -93,5 +95,7 @@ fn log_to_stderr(cli: &Cli) {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     };
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level).with_target(false).init();
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level);
+    log.with_target(false).with_ansi(colours).init();
 }

@@ -23,7 +23,8 @@ use crate::actors::host::{Ended, HostActor, HostArgs};
 use crate::actors::journal::Shower;
 use crate::clock::Clock;
 use crate::config::{self, Environment, Loaded, Lookup, Override, ProjectPaths, Sources};
-use crate::domain::event::Body;
+use crate::domain::event::{Body, Draft};
+use crate::domain::ids::{EventId, IdSource};
 use crate::domain::state::{Phase, Session};
 use crate::intake::spec_file::SpecFile;
 use crate::messages::signals::SignalsMsg;
@@ -106,17 +107,25 @@ async fn prepare(
     let call_lock = calls_of_the_dead(&paths).await?;
     let calls = Keeper::start(Some(&call_lock)).map_err(CliError::failed_to)?;
     drop(call_lock);
+    if args.init_git {
+        let variables = environment.iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
+        crate::git::init(&paths.root, crate::git::Environment::of(variables))
+            .map_err(|error| CliError::failed_to(format!("make a git repository: {error}")))?;
+    }
     let typed = args.overrides();
     let sources = Sources::new(environment, Some(&paths), typed.clone());
     let first = config::load(&sources).map_err(CliError::from)?;
     let options = OpenOptions { durability: durability(&first), fresh: args.fresh, now: clock.now() };
     let opened = Db::open(&store_paths, options).map_err(store_error)?;
+    let (mut db, mut state) = (opened.db, opened.state);
     let mut found: Vec<Body> = Vec::new();
-    if let Some(recovery) = &opened.recovery {
-        found.extend(recovery.events());
+    let mut noticed = opened.recovery.as_ref().map_or_else(Vec::new, |recovery| recovery.events().to_vec());
+    noticed.extend(sweep(state.session.as_ref(), &paths));
+    if !noticed.is_empty() {
+        // Told at once: whatever keeps the session from starting, this has happened.
+        state = db.commit(drafts(noticed, &state, clock)).map_err(store_error)?.state;
     }
-    let goes_on = opened.state.session.as_ref().filter(|session| !args.fresh && !session.ended());
-    found.extend(sweep(goes_on, &paths));
+    let goes_on = state.session.as_ref().filter(|session| !args.fresh && !session.ended());
     let overrides = all_overrides(goes_on, typed);
     let sources = Sources::new(environment, Some(&paths), overrides.clone());
     let files = sources.read().map_err(CliError::from)?;
@@ -135,8 +144,8 @@ async fn prepare(
         paths,
         lock,
         calls,
-        db: opened.db,
-        state: opened.state,
+        db,
+        state: state.clone(),
         loaded,
         files,
         sources,
@@ -166,8 +175,10 @@ fn acquire(store_paths: &StorePaths, clock: Clock) -> Result<ProjectLock, CliErr
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     ProjectLock::acquire(store_paths, holder).map_err(|error| match error {
-        LockError::Held(_) => CliError::new(ErrorKind::AlreadyRunning, error.to_string())
-            .hinted("`longhaul status` shows what it does, `longhaul stop` ends it"),
+        LockError::Held(held) => {
+            CliError::new(ErrorKind::AlreadyRunning, format!("another session already runs here{held}"))
+                .hinted("`longhaul status` shows what it does, `longhaul stop` ends it")
+        }
         LockError::Io { .. } => CliError::failed_to(error),
     })
 }
@@ -178,8 +189,11 @@ async fn calls_of_the_dead(paths: &ProjectPaths) -> Result<File, CliError> {
         return Ok(lock);
     }
     // Whoever holds it longer than it takes to end a call does not obey: it is ended by what we know of it.
-    let marker = project_marker(paths);
-    let targets = Targets { processes: Vec::new(), markers: vec![marker] };
+    let state = crate::store::inspect(&StorePaths::new(&paths.root)).map(|found| found.state);
+    let session = state.ok().and_then(|state| Some(state.session.as_ref()?.id));
+    let mut markers = vec![project_marker(paths)];
+    markers.extend(session.map(|id| OsString::from(format!("LONGHAUL_SESSION={id}"))));
+    let targets = Targets { processes: Vec::new(), markers };
     let swept = tokio::task::spawn_blocking(move || process::sweep(&targets, Duration::ZERO)).await;
     tracing::warn!(swept = swept.map_or(0, |s| s.len()), "calls of an earlier session did not end by themselves");
     let file = File::options().read(true).write(true).create(true).truncate(false).open(&paths.call_lock);
@@ -195,6 +209,23 @@ fn project_marker(paths: &ProjectPaths) -> OsString {
     marker
 }
 
+/// Events about the project as it was found.
+fn drafts(bodies: Vec<Body>, state: &crate::domain::state::State, clock: Clock) -> Vec<Draft> {
+    let (mut ids, now) = (IdSource::new(None), clock.now());
+    let session = state.session.as_ref().map(|session| session.id);
+    let draft = |body| Draft {
+        id: EventId(ids.next(now)),
+        time: now,
+        session,
+        lane: None,
+        iteration: None,
+        attempt: None,
+        provider: None,
+        body,
+    };
+    bodies.into_iter().map(draft).collect()
+}
+
 /// Ends what a dead session has left, by recorded process and by environment, never by name.
 fn sweep(session: Option<&Session>, paths: &ProjectPaths) -> Vec<Body> {
     let Some(session) = session else { return Vec::new() };
@@ -205,7 +236,8 @@ fn sweep(session: Option<&Session>, paths: &ProjectPaths) -> Vec<Body> {
     let recorded = session.open.as_ref().and_then(|open| Some((open.pid?, open.start_time?)));
     let processes =
         recorded.into_iter().map(|(pid, start_time)| process::ProcessId { pid, start_time }).collect();
-    let targets = Targets { processes, markers: vec![project_marker(paths)] };
+    let session_marker = OsString::from(format!("LONGHAUL_SESSION={}", session.id));
+    let targets = Targets { processes, markers: vec![project_marker(paths), session_marker] };
     process::sweep(&targets, Duration::from_secs(1))
         .into_iter()
         .map(|swept| Body::OrphanEnded { pid: swept.id.pid, command: swept.command })

@@ -526,6 +526,11 @@ impl Machine {
             return self.hold();
         }
         if reason.needs_person() && !self.rules.wait {
+            if self.pending.iter().all(|draft| !matches!(draft.body, Body::SessionPaused { .. })) {
+                // It was paused before this start: whoever started it must hear why it ends at once.
+                let detail = self.session().map_or(String::new(), |s| s.detail.clone());
+                self.push(Body::SessionPaused { reason, detail, in_flight: false });
+            }
             self.flush();
             self.step = Step::Ended;
             self.act(Action::Exit(NEEDS_PERSON));
@@ -617,6 +622,10 @@ impl Machine {
             }
         }
         let reserved = self.reservation();
+        if let (Some(usd), Some(limit), Some(session)) = (reserved, self.budget_limit(), self.session()) {
+            let (usd, spent_usd, limit_usd) = (usd.as_usd(), session.budget.spent.as_usd(), limit.as_usd());
+            self.push_at(Body::BudgetReserved { usd, spent_usd, limit_usd }, at);
+        }
         let token = Token(self.ids.next(self.now));
         let (pid, start_time) = process.unzip();
         self.push_at(
