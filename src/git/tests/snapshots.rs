@@ -167,7 +167,7 @@ fn what_cannot_be_read_is_left_as_it_was() {
     sandbox.write("file", "changed");
     sandbox.write("new", "x");
     for name in ["file", "new", "folder"] {
-        fs::set_permissions(sandbox.path().join(name), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(sandbox.path().join(name), fs::Permissions::from_mode(0o0)).unwrap();
     }
     let mut repo = sandbox.open();
     let snapshot = repo.snapshot().unwrap();
