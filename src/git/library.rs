@@ -131,10 +131,11 @@ impl Library {
 
     /// The repository may have been moved away, or removed and made anew, under our feet.
     pub(super) fn check_identity(&self) -> Result<(), GitError> {
-        if identity(self.repository.path()) == self.identity && self.private.is_dir() {
-            return Ok(());
+        if identity(self.repository.path()) != self.identity {
+            return Err(GitError::Moved(self.repository.path().to_owned()));
         }
-        Err(GitError::Moved(self.repository.path().to_owned()))
+        // Our folder may be lost; what was in it only saves time.
+        fs::create_dir_all(&self.private).map_err(GitError::file("make", &self.private))
     }
 
     /// Reads the settings again when one of their files changed.
@@ -190,9 +191,14 @@ impl Library {
             work_tree: &self.work_tree,
         };
         let mut scan = Scan::new(maker, &self.submodules, now, self.settings.file_mode);
-        scan.run(top, &mut self.index, &level)?;
+        let done = scan.run(top, &mut self.index, &level);
         let Scan { warnings, for_program, read, maker, .. } = scan;
         self.conversion = maker.conversion;
+        if let Err(error) = done {
+            // It ended between a folder and those above, which do not know yet that something changed.
+            self.index.forget_trees();
+            return Err(error);
+        }
         let mut warnings = warnings;
         if !for_program.is_empty() {
             self.convert(&for_program, now, &mut warnings)?;
