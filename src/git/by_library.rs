@@ -102,13 +102,7 @@ impl Backend for Library {
             Some(old) => self.repository.reference_matching(name, new, true, old.0.oid()?, "checkpoint"),
             None => self.repository.reference(name, new, false, "checkpoint"),
         };
-        match result {
-            Ok(_) => Ok(()),
-            Err(error) if matches!(error.code(), ErrorCode::Modified | ErrorCode::Exists) => {
-                Err(GitError::Contended(name.to_owned()))
-            }
-            Err(error) => Err(error.into()),
-        }
+        result.map(drop).map_err(|error| refused(name, error))
     }
 
     fn delete_reference(&mut self, name: &str, old: CommitId) -> Result<(), GitError> {
@@ -116,7 +110,7 @@ impl Backend for Library {
             Ok(reference) if reference.target() != Some(old.0.oid()?) => {
                 Err(GitError::Contended(name.to_owned()))
             }
-            Ok(mut reference) => Ok(reference.delete()?),
+            Ok(mut reference) => reference.delete().map_err(|error| refused(name, error)),
             Err(error) if error.code() == ErrorCode::NotFound => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -165,5 +159,14 @@ impl Backend for Library {
         }
         self.objects.forget_listed()?;
         Ok(loose.len())
+    }
+}
+
+/// Why libgit2 did not move a reference.
+fn refused(name: &str, error: git2::Error) -> GitError {
+    match error.code() {
+        ErrorCode::Modified | ErrorCode::Exists => GitError::Contended(name.to_owned()),
+        ErrorCode::Locked => GitError::Locked(name.to_owned()),
+        _ => error.into(),
     }
 }

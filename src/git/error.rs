@@ -45,6 +45,9 @@ pub enum GitError {
     /// The reference was changed by somebody else in the meantime.
     #[error("move {0}: it is not where it was")]
     Contended(String),
+    /// The reference's lock file is there: of another git at work, or of one that was killed.
+    #[error("lock {0}: its lock file exists")]
+    Locked(String),
     /// A commit that is no checkpoint, or not one of ours.
     #[error("read checkpoint {reference}: {why}")]
     NotACheckpoint {

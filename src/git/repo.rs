@@ -3,8 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use git2::ErrorCode;
-
 use super::backend::{Backend, Changes, Head};
 use super::by_program::ByProgram;
 use super::checkpoint::{Checkpoint, CheckpointDetails, CheckpointMeta, Checkpoints};
@@ -146,7 +144,7 @@ impl Repo {
         meta: &CheckpointMeta,
     ) -> Result<Checkpoint, GitError> {
         match self.checkpoints.make(&mut *self.backend, snapshot, meta) {
-            Err(GitError::Library(error)) if error.code() == ErrorCode::Locked => {
+            Err(GitError::Locked(_)) => {
                 // Only this project writes references of its sessions: the lock is of a process that was killed.
                 sweep::remove_lock(&self.place, meta.session, meta.iteration);
                 self.checkpoints.make(&mut *self.backend, snapshot, meta)
