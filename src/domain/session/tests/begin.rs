@@ -119,7 +119,8 @@ fn a_restart_goes_on_whatever_was_found() {
         assert_eq!(w.phase(), then, "{found}");
         let after = w.session();
         assert_eq!(after.id, before.id, "{found}");
-        let counters = |s: &crate::domain::state::Session| (s.iteration, s.attempt, s.finished, s.retries, s.calls);
+        let counters =
+            |s: &crate::domain::state::Session| (s.iteration, s.attempt, s.finished, s.retries, s.calls);
         assert_eq!(counters(after), counters(&before), "{found}");
         assert_eq!(after.open, None, "{found}");
         if told.contains(&lost) {
@@ -158,7 +159,11 @@ fn a_back_off_is_not_shortened_by_a_crash() {
         let mut w = left_in("waiting");
         let until = w.session().wait.as_ref().unwrap().until;
         w.mark();
-        if program { w.program_starts() } else { w.actor_restarts() }
+        if program {
+            w.program_starts()
+        } else {
+            w.actor_restarts()
+        }
         w.settle();
         assert_eq!(w.session().wait.as_ref().map(|w| w.until), Some(until), "{program}");
         w.call();
@@ -304,7 +309,11 @@ fn the_last_checkpoint_is_said_again() {
     w.call();
     for program in [true, false] {
         w.actions.clear();
-        if program { w.program_starts() } else { w.actor_restarts() }
+        if program {
+            w.program_starts()
+        } else {
+            w.actor_restarts()
+        }
         assert!(w.actions.contains(&Action::Checkpoint { number: 1 }), "{:?}", w.actions);
     }
 }

@@ -39,7 +39,10 @@ fn one_commit_per_boundary() {
         let at = |wanted: fn(&Action) -> bool| w.actions.iter().position(wanted);
         let go = at(|a| matches!(a, Action::Go { .. })).unwrap();
         assert!(at(|a| matches!(a, Action::Commit(_))).unwrap() < go);
-        assert!(at(|a| matches!(a, Action::Checkpoint { .. })).unwrap() > go, "it follows during the next call");
+        assert!(
+            at(|a| matches!(a, Action::Checkpoint { .. })).unwrap() > go,
+            "it follows during the next call"
+        );
     }
 }
 
@@ -80,7 +83,10 @@ fn failed_attempts_are_no_iterations() {
     w.attempt(Outcome::Overloaded);
     w.attempt(Outcome::Cancelled);
     w.attempt(completed());
-    assert_eq!((w.phase().as_str(), w.session().finished, w.session().calls), ("finished/max_iterations", 2, 5));
+    assert_eq!(
+        (w.phase().as_str(), w.session().finished, w.session().calls),
+        ("finished/max_iterations", 2, 5)
+    );
 }
 
 #[test]
@@ -187,7 +193,9 @@ fn a_claim_without_gates_counts_unverified() {
         "checkpoint_created",
         "session_finished",
     ]));
-    let Body::CompletionVerified { unverified, gates } = &w.last("completion_verified").body else { panic!() };
+    let Body::CompletionVerified { unverified, gates } = &w.last("completion_verified").body else {
+        panic!()
+    };
     assert!(*unverified && gates.is_empty());
     assert_eq!((w.phase().as_str(), w.exit), ("finished/goals_met", Some(0)));
 }
@@ -199,7 +207,9 @@ fn a_claim_counts_when_every_gate_passes_on_this_tree() {
     assert_eq!(w.gates.as_ref().unwrap().1, ["build", "test"]);
     assert_eq!(w.session().open, None, "the attempt's end does not wait for the gates");
     w.mark().gates_end(GateResult::Passed);
-    let Body::CompletionVerified { unverified, gates } = &w.last("completion_verified").body else { panic!() };
+    let Body::CompletionVerified { unverified, gates } = &w.last("completion_verified").body else {
+        panic!()
+    };
     assert_eq!((*unverified, gates.len()), (false, 2));
     assert_eq!(w.phase(), "finished/goals_met");
 }

@@ -35,7 +35,8 @@ fn all() -> Vec<Outcome> {
 
 #[test]
 fn the_table_of_the_design() {
-    let retries = ["empty", "truncated", "crashed", "timed_out", "silent_hang", "unknown", "context_overflow"];
+    let retries =
+        ["empty", "truncated", "crashed", "timed_out", "silent_hang", "unknown", "context_overflow"];
     for outcome in all() {
         let name = outcome.name();
         assert_eq!(policy(&outcome).counts(), retries.contains(&name), "{name}");
@@ -81,7 +82,8 @@ fn without_a_fallback_limits_are_waited_for_and_the_rest_asks_for_a_person() {
 #[test]
 fn a_limit_is_waited_for_until_its_own_reset_and_a_little_more() {
     let reset: Timestamp = "2026-11-30T15:00:00Z".parse().unwrap();
-    for outcome in [Outcome::UsageLimited { until: Some(reset) }, Outcome::RateLimited { until: Some(reset) }] {
+    for outcome in [Outcome::UsageLimited { until: Some(reset) }, Outcome::RateLimited { until: Some(reset) }]
+    {
         let mut w = World::new(rules(), begin());
         w.attempt(outcome);
         w.settle();
@@ -238,7 +240,10 @@ fn an_outage_may_be_limited() {
     }
     assert_eq!((w.phase().as_str(), w.exit), ("failed/max_outage", Some(1)));
     let lasted = w.now.duration_since(began);
-    assert!(lasted >= SignedDuration::from_secs(7200) && lasted < SignedDuration::from_secs(8200), "{lasted:?}");
+    assert!(
+        lasted >= SignedDuration::from_secs(7200) && lasted < SignedDuration::from_secs(8200),
+        "{lasted:?}"
+    );
 }
 
 #[test]

@@ -88,7 +88,11 @@ fn stop_is_obeyed_in_every_step() {
             }
             assert_eq!((w.exit, w.phase().as_str()), (Some(3), "stopped/requested"), "{step}");
             let session = w.session();
-            assert_eq!((&session.open, &session.wait, session.detail.as_str()), (&None, &None, "enough"), "{step}");
+            assert_eq!(
+                (&session.open, &session.wait, session.detail.as_str()),
+                (&None, &None, "enough"),
+                "{step}"
+            );
             assert!(session.finished >= finished + pending, "{step}");
             assert_eq!(w.count("session_stopping"), 1, "{step}");
             assert_eq!(w.count("session_finished"), 1, "{step}");

@@ -390,6 +390,11 @@ impl World {
 
     /// The gates that run come to this, and all questions after it are answered.
     pub(super) fn gates_end(&mut self, result: GateResult) {
+        self.gates_ended(result);
+        self.settle();
+    }
+
+    pub(super) fn gates_ended(&mut self, result: GateResult) -> Vec<Action> {
         let (token, names) = self.gates.take().expect("gates run");
         let report = |name| GateReport {
             name,
@@ -400,8 +405,7 @@ impl World {
             tail: String::new(),
         };
         let reports = names.into_iter().map(report).collect();
-        self.input(Input::GatesEnded { token, reports });
-        self.settle();
+        self.input(Input::GatesEnded { token, reports })
     }
 
     /// A person says something.
