@@ -131,7 +131,7 @@ impl Signal {
         match self {
             Signal::Stop => ".longhaul/STOP",
             Signal::Pause => ".longhaul/PAUSE",
-            Signal::Message => "HUMAN_INPUT.md",
+            Signal::Message => ".longhaul/HUMAN_INPUT.md",
         }
     }
 

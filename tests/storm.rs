@@ -111,7 +111,10 @@ fn deliveries(events: &[Event], calls: &[AgentCall]) {
     for (mark, id) in &ids {
         let delivered: Vec<_> = kind(events, "message_delivered").filter(|e| e.text("id") == id).collect();
         assert_eq!(delivered.len(), 1, "{mark} is delivered once: {delivered:?}");
-        let at = (delivered[0].iteration(), delivered[0].attempt());
+        // The attempt whose end delivered it was committed just before.
+        let ended = kind(events, "attempt_finished").filter(|e| e.seq() < delivered[0].seq()).last().unwrap();
+        let at = (ended.iteration(), ended.attempt());
+        assert_eq!(at.0, delivered[0].iteration());
         let held: Vec<_> =
             calls.iter().filter(|c| c.marks.contains(mark)).map(|c| (c.iteration, c.attempt)).collect();
         assert_eq!(
@@ -155,12 +158,12 @@ fn storm(kills: u64, strike: impl Fn(&World, &mut Running)) -> u64 {
             saying.push(world.start(["say", &format!("mark-{sent:02} please")]));
             sent += 1;
         }
-        if kill % 3 == 0 {
+        // A third right after an agent's end, a third around the whole boundary that follows, a third anywhere.
+        let after_end = [Some(3_000), Some(60_000), None][(kill % 3) as usize];
+        if after_end.is_some() {
             wait_for_an_end(&world, &mut run);
-            pass(Duration::from_micros(dice.u64(0..3000)));
-        } else {
-            pass(Duration::from_micros(dice.u64(0..150_000)));
         }
+        pass(Duration::from_micros(dice.u64(0..after_end.unwrap_or(150_000))));
         assert_alive(&mut run, &world, kill);
         strike(&world, &mut run);
         no_half_file(&world);
@@ -199,10 +202,7 @@ fn storm_of_sigkills() {
     let kills = setting("LONGHAUL_STORM_KILLS", 200);
     let iterations = storm(kills, |_, run| run.kill_9());
     println!("{kills} kills, {iterations} iterations");
-    assert!(
-        iterations >= kills / 6,
-        "a third of the kills came after an agent's end: {iterations} iterations"
-    );
+    assert!(iterations >= kills / 8, "the storm must not keep it from getting on: {iterations} iterations");
 }
 
 #[test]

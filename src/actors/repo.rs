@@ -1,6 +1,7 @@
 //! Repo: owns the git repository; one operation at a time, on a blocking thread.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, PoisonError};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
@@ -9,7 +10,7 @@ use super::blocking::away;
 use super::context::ProjectCtx;
 use crate::domain::event::Body;
 use crate::domain::ids::SessionId;
-use crate::git::Vcs;
+use crate::git::{Durability, Environment, Vcs};
 use crate::messages::repo::{RepoMsg, TreeNow};
 use crate::messages::session::SessionMsg;
 
@@ -20,7 +21,7 @@ pub struct RepoActor;
 pub struct Repo {
     ctx: Arc<ProjectCtx>,
     /// With the actor, or away with a job.
-    vcs: Option<Vcs>,
+    home: Option<Home>,
     waiting: VecDeque<Work>,
     closing: Vec<RpcReplyPort<()>>,
 }
@@ -43,10 +44,13 @@ pub enum Work {
     },
 }
 
+/// The repository, opened at the first operation.
+type Home = Option<Vcs>;
+
 /// A job that is over: the repository comes home.
 #[derive(Debug)]
 pub struct Job {
-    vcs: Vcs,
+    vcs: Home,
 }
 
 // === impl RepoActor ===
@@ -62,7 +66,7 @@ impl Actor for RepoActor {
         ctx: Arc<ProjectCtx>,
     ) -> Result<Repo, ActorProcessingErr> {
         ctx.slots.repo.fill(myself);
-        Ok(Repo { ctx, vcs: Some(Vcs::Unopened), waiting: VecDeque::new(), closing: Vec::new() })
+        Ok(Repo { ctx, home: Some(None), waiting: VecDeque::new(), closing: Vec::new() })
     }
 
     async fn post_start(&self, _: ActorRef<RepoMsg>, state: &mut Repo) -> Result<(), ActorProcessingErr> {
@@ -82,7 +86,7 @@ impl Actor for RepoActor {
             RepoMsg::Checkpoint { session, number, tree, state: text } => {
                 state.waiting.push_back(Work::Checkpoint { session, number, tree, state: text });
             }
-            RepoMsg::JobDone(job) => state.vcs = Some(job.vcs),
+            RepoMsg::JobDone(job) => state.home = Some(job.vcs),
             RepoMsg::Close(reply) => state.closing.push(reply),
             #[cfg(debug_assertions)]
             RepoMsg::Crash => panic!("asked to crash"),
@@ -96,27 +100,27 @@ impl Actor for RepoActor {
 
 impl Repo {
     fn next(&mut self, myself: &ActorRef<RepoMsg>) {
-        if self.vcs.is_some() && self.waiting.is_empty() {
+        if self.home.is_some() && self.waiting.is_empty() {
             for reply in self.closing.drain(..) {
                 // Whoever asked may have stopped waiting.
                 let _ = reply.send(());
             }
             return;
         }
-        let Some(mut vcs) = self.vcs.take() else { return };
+        let Some(mut vcs) = self.home.take() else { return };
         let Some(work) = self.waiting.pop_front() else { return };
         let ctx = self.ctx.clone();
         away(myself, move || {
             // The job of an actor that died ends first.
             let turn = ctx.repo.lock().unwrap_or_else(PoisonError::into_inner);
-            open_once(&ctx, &mut vcs);
+            let open = open_once(&ctx, &mut vcs);
             match work {
                 Work::Snapshot(reply) => {
                     // Whoever asked has died, and asks again.
-                    let _ = reply.send(snapshot(&ctx, &mut vcs));
+                    let _ = reply.send(snapshot(&ctx, open));
                 }
                 Work::Checkpoint { session, number, tree, state } => {
-                    if let Err(error) = vcs.keep(session, number, &tree, &state, ctx.now()) {
+                    if let Err(error) = open.keep(session, number, &tree, &state, ctx.now()) {
                         degraded(&ctx, "checkpoints", error);
                     }
                 }
@@ -127,18 +131,36 @@ impl Repo {
     }
 }
 
-fn open_once(ctx: &Arc<ProjectCtx>, vcs: &mut Vcs) {
-    let config = ctx.config();
-    let Some(problem) = vcs.open(&ctx.paths, &config) else { return };
-    // Once a session: a restarted actor has nothing new to say.
-    if !ctx.git_said.swap(true, std::sync::atomic::Ordering::SeqCst) {
-        degraded(ctx, "git", problem);
-    }
+/// Opens the repository at the first operation: opening it takes longer than everything else at the start.
+fn open_once<'v>(ctx: &Arc<ProjectCtx>, vcs: &'v mut Option<Vcs>) -> &'v mut Vcs {
+    vcs.get_or_insert_with(|| {
+        let config = ctx.config();
+        let durability = match config.durability {
+            crate::config::Durability::Power => Durability::Power,
+            crate::config::Durability::Process => Durability::Process,
+        };
+        let environment = Environment::of(ctx.env.clone());
+        let (vcs, problem) = Vcs::open(&ctx.paths.root, environment, durability, config.checkpoint.keep);
+        if let Err(error) = vcs.sweep() {
+            tracing::warn!(%error, "cannot sweep what an earlier run left in the repository");
+        }
+        // Once a session: a restarted actor has nothing new to say.
+        if let Some(problem) = problem.filter(|_| !ctx.git_said.swap(true, SeqCst)) {
+            degraded(ctx, "git", problem);
+        }
+        vcs
+    })
 }
 
 fn snapshot(ctx: &Arc<ProjectCtx>, vcs: &mut Vcs) -> TreeNow {
-    match vcs.snapshot() {
-        Ok(now) => now,
+    match vcs.look() {
+        Ok(look) => {
+            if let Some(left_out) = look.left_out {
+                tracing::debug!(left_out, "the checkpoint is not of everything");
+            }
+            let git = look.git && ctx.config().checkpoint.enabled;
+            TreeNow { tree: Some(look.tree), git }
+        }
         Err(error) => {
             degraded(ctx, "checkpoints", error);
             TreeNow { tree: None, git: false }

@@ -27,12 +27,13 @@ pub fn duration(time: Duration) -> String {
     text
 }
 
-/// A short length of time, with a decimal below ten seconds: `0.4s`, `12s`.
+/// A short length of time: `40ms`, `2.4s`, `12s`.
 pub fn short_duration(milliseconds: u64) -> String {
-    if milliseconds < 10_000 {
-        return format!("{}.{}s", milliseconds / 1000, milliseconds % 1000 / 100);
+    match milliseconds {
+        0..1000 => format!("{milliseconds}ms"),
+        1000..10_000 => format!("{}.{}s", milliseconds / 1000, milliseconds % 1000 / 100),
+        _ => duration(Duration::from_millis(milliseconds)),
     }
-    duration(Duration::from_millis(milliseconds))
 }
 
 /// From `from` to `to`; `0s` when the clock stepped back.
@@ -105,8 +106,7 @@ mod tests {
         for (seconds, text) in cases {
             assert_eq!(shown(seconds), text);
         }
-        assert_eq!(short_duration(450), "0.4s");
-        assert_eq!(short_duration(61_000), "1m 1s");
+        assert_eq!([450, 2450, 61_000].map(short_duration), ["450ms", "2.4s", "1m 1s"]);
     }
 
     #[test]

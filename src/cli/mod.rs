@@ -4,6 +4,8 @@ pub mod args;
 pub mod completions;
 pub mod config;
 pub mod control;
+pub mod demo;
+pub mod doctor;
 pub mod error;
 pub mod events;
 mod follow;

@@ -58,10 +58,19 @@ impl Project {
     /// Also: there is no `.longhaul/`.
     pub fn required(named: Option<&Path>, environment: &Environment) -> Result<Self, CliError> {
         let project = Project::find(named, environment)?;
-        if project.paths.dot.is_dir() {
-            return Ok(project);
+        project.must_exist()?;
+        Ok(project)
+    }
+
+    /// Refuses a folder without `.longhaul/`.
+    ///
+    /// # Errors
+    /// It has none.
+    pub fn must_exist(&self) -> Result<(), CliError> {
+        if self.paths.dot.is_dir() {
+            return Ok(());
         }
-        let root = project.paths.root.display();
+        let root = self.paths.root.display();
         Err(CliError::usage(format!("there is no project here: {root} has no .longhaul/"))
             .hinted("`longhaul run` starts a session in a folder and makes it a project, `longhaul init` sets one up")
             .hinted("--project DIR names another folder"))

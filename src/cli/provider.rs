@@ -187,6 +187,7 @@ fn format_name(format: OutputFormat) -> &'static str {
 // === use ===
 
 fn choose(name: &str, as_json: bool, project: &Project, output: &mut Output) -> Result<ExitCode, CliError> {
+    project.must_exist()?;
     let sources = project.sources();
     let before = config::load(&sources)?.config;
     let registry = project.registry()?;

@@ -156,19 +156,23 @@ fn heading(status: &Status, session: &SessionStatus, now: Timestamp, output: &Ou
         Phase::Stopped => (Style::Warn, "○"),
         Phase::Failed => (Style::Bad, "○"),
     };
-    let state = if gone { "cut off".to_owned() } else { session.state.to_string() };
+    let state = if gone { "cut off" } else { render::phase(session.state) };
     let why = match session.reason {
-        _ if gone => format!(" (was {})", session.state),
+        _ if gone => format!(" (was {})", render::phase(session.state)),
         Some(reason) => format!(" ({})", render::reason(reason)),
         None => String::new(),
     };
     let limit = session.max_iterations.map_or_else(String::new, |limit| format!(" of {limit}"));
     let attempt = if session.attempt > 1 { format!(", attempt {}", session.attempt) } else { String::new() };
+    let since = format::between(session.since, now);
+    let since = match session.state {
+        Phase::Stopped | Phase::Finished | Phase::Failed => format!("{since} ago"),
+        _ => format!("for {since}"),
+    };
     format!(
-        "{} {}{why} for {} · iteration {}{limit}{attempt}",
+        "{} {}{why} {since} · iteration {}{limit}{attempt}",
         output.styled(style, mark),
-        output.styled(Style::Bold, &state),
-        format::between(session.since, now),
+        output.styled(Style::Bold, state),
         session.iteration,
     )
 }

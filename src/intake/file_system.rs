@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use rustix::fs::statfs;
+use rustix::fs::{FsWord, statfs};
 
 /// Who can change files there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,13 +37,13 @@ const SHARED: [(u32, &str); 13] = [
 /// # Errors
 /// What statfs says.
 pub fn file_system(path: &Path) -> io::Result<FileSystem> {
-    Ok(by_magic(i64::from(statfs(path)?.f_type)))
+    Ok(by_magic(statfs(path)?.f_type))
 }
 
-fn by_magic(magic: i64) -> FileSystem {
-    // Some of the numbers have their highest bit set: kernels differ in whether they extend it.
-    let low = (magic & 0xFFFF_FFFF).cast_unsigned();
-    let known = SHARED.iter().find(|(magic, _)| u64::from(*magic) == low);
+fn by_magic(magic: FsWord) -> FileSystem {
+    // The numbers have 32 bits; kernels differ in whether they extend the highest.
+    let low = magic as u32;
+    let known = SHARED.iter().find(|(magic, _)| *magic == low);
     known.map_or(FileSystem::Local, |(_, name)| FileSystem::Shared(name))
 }
 

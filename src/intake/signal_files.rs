@@ -9,6 +9,7 @@ use rustix::fs::OFlags;
 
 use super::inbox::InboxPaths;
 use super::lease::{Writers, writers};
+use super::stamp::Stamp;
 use crate::config::ProjectPaths;
 use crate::domain::session::{Signals, Stop};
 use crate::domain::signal_file::{MAX_READ, SignalFile};
@@ -74,6 +75,16 @@ impl Sighting {
         self.unsettled |= writing;
         Ok(Some(SignalFile::parse(&content)))
     }
+}
+
+/// What the names showed in passing: whether anything may have changed.
+pub type Glance = [Option<Stamp>; 5];
+
+/// Looks at the names alone: the signal files, the drop-in file, and the folder of messages.
+pub fn glance(paths: &ProjectPaths) -> Glance {
+    let resume = resume_path(paths);
+    [&paths.stop, &paths.pause, &resume, &paths.human_input, &paths.inbox]
+        .map(|path| fs::symlink_metadata(path).ok().map(|metadata| Stamp::of(&metadata)))
 }
 
 /// The file by which `longhaul resume` speaks.
@@ -159,6 +170,23 @@ mod tests {
         remove(&paths.stop).unwrap();
         fs::write(&paths.stop, vec![b'x'; 1 << 20]).unwrap();
         assert!(Sighting::look(&paths).unwrap().stop.unwrap().reason.len() < 4096);
+    }
+
+    #[test]
+    fn a_glance_shows_every_change_that_matters() {
+        let (_dir, paths) = project();
+        Sighting::look(&paths).unwrap();
+        let mut last = glance(&paths);
+        for path in
+            [&paths.stop, &paths.pause, &resume_path(&paths), &paths.human_input, &paths.inbox.join("x")]
+        {
+            fs::write(path, "").unwrap();
+            let seen = glance(&paths);
+            assert_ne!(seen, last, "{}", path.display());
+            last = seen;
+        }
+        fs::write(&paths.human_input, "words").unwrap();
+        assert_ne!(glance(&paths), last);
     }
 
     #[test]

@@ -109,3 +109,36 @@ pub(crate) fn distrust(path: &Path, conn: &Connection, error: &rusqlite::Error) 
         StoreError::Corrupt { path: path.to_owned(), why: error.to_string() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+    use crate::store::connect::{self, Access};
+    use crate::store::testing::{Author, Project};
+
+    #[test]
+    fn a_check_beside_commits_is_of_one_moment() {
+        let project = Project::new();
+        let (mut db, _) = project.start();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let checker = scope.spawn(|| {
+                let conn = connect::reader(&project.paths.state_db, Access::Live).unwrap();
+                let mut last = 0;
+                for _ in 0..160 {
+                    let loaded = load(&conn, &project.paths.state_db).unwrap();
+                    assert!(loaded.state.seq >= last);
+                    last = loaded.state.seq;
+                }
+                done.store(true, Ordering::Relaxed);
+            });
+            let mut author = Author::new();
+            while !done.load(Ordering::Relaxed) && !checker.is_finished() {
+                db.commit(author.notices(1)).unwrap();
+            }
+            checker.join().unwrap();
+        });
+    }
+}

@@ -67,11 +67,15 @@ impl Follower {
                 continue;
             };
             let mut read = open.read()?;
+            let mut next = None;
             if read.is_none() {
-                if FileId::of(&self.paths.events)? == Some(open.id) {
+                let id = open.id;
+                if FileId::of(&self.paths.events)? == Some(id) {
                     return Ok(Vec::new());
                 }
-                // Rotated: what was written between the read above and the rotation is still in the old file.
+                next = self.after(id)?;
+                let (Some(open), true) = (&mut self.open, next.is_some()) else { return Ok(Vec::new()) };
+                // Only now is it known that nothing is added any more; something may have been since the read above.
                 read = open.read()?;
             }
             match read {
@@ -81,13 +85,7 @@ impl Follower {
                         return Ok(fresh);
                     }
                 }
-                None => {
-                    let id = open.id;
-                    match self.after(id)? {
-                        Some(next) => self.open = Some(next),
-                        None => return Ok(Vec::new()),
-                    }
-                }
+                None => self.open = next,
             }
         }
     }
@@ -112,10 +110,7 @@ impl Follower {
 
     fn open(&self, choose: impl Fn(&[Segment]) -> usize) -> io::Result<Option<Open>> {
         for _ in 0..TRIES {
-            let segments = segments::all(&self.paths)?;
-            if segments.is_empty() {
-                break;
-            }
+            let Some(segments) = segments::try_all(&self.paths)?.filter(|all| !all.is_empty()) else { break };
             let Some(segment) = segments.get(choose(&segments)) else { break };
             match File::open(&segment.path) {
                 // It may have been rotated between the listing and the opening.

@@ -100,6 +100,7 @@ impl Db {
         let verdict = match size {
             None if journal == 0 => {
                 let scratch = create::database(paths, &State::default(), &[])?;
+                keep_aside(paths, options.now)?;
                 create::install(scratch, paths, options.durability)?;
                 open_sound(paths, options.durability, journal)
             }
@@ -279,5 +280,7 @@ fn size_of(path: &Path) -> Result<Option<u64>, StoreError> {
     }
 }
 
+#[cfg(test)]
+mod damage;
 #[cfg(test)]
 mod tests;

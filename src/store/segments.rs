@@ -76,16 +76,37 @@ pub(crate) fn finished(paths: &StorePaths) -> io::Result<Vec<Segment>> {
 
 /// The segment being written; while it is being exchanged, the one that will take its place.
 pub(crate) fn current(paths: &StorePaths) -> io::Result<Option<Segment>> {
-    for path in [paths.events.clone(), paths.next_events()] {
-        match File::open(&path) {
-            Ok(file) => {
-                let meta = file.metadata()?;
-                let (id, bytes) = (FileId::from(&meta), meta.len());
-                let first = first_seq(file)?.unwrap_or(u64::MAX);
-                return Ok(Some(Segment { path, first, bytes, id }));
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+    let events = || segment(&paths.events);
+    match events()? {
+        Some(segment) => Ok(Some(segment)),
+        None => {
+            let next = segment(&paths.next_events())?;
+            // The exchange may be over by now, and that one already the next but one.
+            Ok(events()?.or(next))
+        }
+    }
+}
+
+fn segment(path: &Path) -> io::Result<Option<Segment>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let meta = file.metadata()?;
+    let first = first_seq(file)?.unwrap_or(u64::MAX);
+    Ok(Some(Segment { path: path.to_owned(), first, bytes: meta.len(), id: FileId::from(&meta) }))
+}
+
+/// All segments, oldest first; `None` when rotations overtook every try to list them.
+pub(crate) fn try_all(paths: &StorePaths) -> io::Result<Option<Vec<Segment>>> {
+    for _ in 0..TRIES {
+        let before = current(paths)?;
+        let mut segments = finished(paths)?;
+        // A rotation in between would hide the segment that it finished.
+        if current(paths)?.map(|segment| segment.id) == before.as_ref().map(|segment| segment.id) {
+            segments.extend(before);
+            return Ok(Some(segments));
         }
     }
     Ok(None)
@@ -93,17 +114,8 @@ pub(crate) fn current(paths: &StorePaths) -> io::Result<Option<Segment>> {
 
 /// All segments, oldest first.
 pub(crate) fn all(paths: &StorePaths) -> io::Result<Vec<Segment>> {
-    let mut tries = 0;
-    loop {
-        let before = current(paths)?;
-        let mut segments = finished(paths)?;
-        // A rotation in between would hide the segment that it finished.
-        if tries == TRIES || current(paths)?.map(|s| s.id) == before.as_ref().map(|s| s.id) {
-            segments.extend(before);
-            return Ok(segments);
-        }
-        tries += 1;
-    }
+    try_all(paths)?
+        .ok_or_else(|| io::Error::new(io::ErrorKind::WouldBlock, "it is rotated faster than it is read"))
 }
 
 /// A free name for a finished segment that began at `day` with event `first`.
@@ -193,7 +205,7 @@ pub fn read_after(paths: &StorePaths, seq: u64, limit: usize) -> io::Result<Vec<
 /// Adds what comes after `seq` and after what is `found` already. `false`: a rotation overtook it, so go on.
 fn read_once(paths: &StorePaths, seq: u64, limit: usize, found: &mut Vec<EventLine>) -> io::Result<bool> {
     let mut last = found.last().map_or(seq, |line| line.seq);
-    let segments = all(paths)?;
+    let Some(segments) = try_all(paths)? else { return Ok(false) };
     let start = segments.iter().rposition(|segment| segment.first <= last.saturating_add(1)).unwrap_or(0);
     for segment in &segments[start.min(segments.len())..] {
         let file = match File::open(&segment.path) {

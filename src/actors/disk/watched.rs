@@ -104,7 +104,7 @@ impl Watched {
         }
         let quick = !self.places.is_empty()
             && !self.try_writing
-            && self.looks % LOCATE_EVERY != 0
+            && !self.looks.is_multiple_of(LOCATE_EVERY)
             && self.places.iter().all(|(place, _)| place.kind == FileSystem::Local);
         self.looks = self.looks.wrapping_add(1);
         if quick {

@@ -1,11 +1,12 @@
 //! Signals: PAUSE, STOP, `resume`, Ctrl-C and messages from people become typed inputs.
 //!
-//! One look at a time, on a blocking thread; what is asked for meanwhile makes one more. A look is triggered by
-//! hints and by a timer: every 2 s where change notices come, every 150 ms where they do not. The Session is told
-//! what *is* there, whenever that is something else than it was told last. Messages are taken beside the looks (see
-//! [`mail`]), so that STOP never waits for them.
+//! One look at a time, on a blocking thread; what is asked for meanwhile makes one more. A look follows each hint (from
+//! the Watcher, or from [`poll`] where no change notices come) and, as hints may be lost, every 2 s. The Session is
+//! told what *is* there, whenever that is something else than it was told last. Messages are taken beside the looks
+//! (see [`mail`]), so that STOP never waits for them.
 
 mod mail;
+mod poll;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +21,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use self::mail::Mail;
+use self::poll::{POLLED, Poller};
 use super::blocking::away;
 use super::context::ProjectCtx;
 use super::note;
@@ -32,11 +34,8 @@ use crate::messages::signals::{Notices, SignalsMsg};
 
 pub use self::mail::Queued;
 
-/// Between two looks where change notices come: they may be lost.
-const WATCHED: Duration = Duration::from_secs(2);
-
-/// Between two looks where they do not come. STOP is to be obeyed within 200 ms.
-const POLLED: Duration = Duration::from_millis(150);
+/// Between two looks without a hint: hints may be lost.
+const UNASKED: Duration = Duration::from_secs(2);
 
 /// After a look, before a hint makes another: a storm of changes must not become a storm of looks.
 const REST: Duration = Duration::from_millis(5);
@@ -74,8 +73,8 @@ pub struct SignalsState {
     alarm: Option<(Instant, JoinHandle<()>)>,
     /// The last look failed: told once.
     blind: bool,
-    /// Change notices come.
-    notices: bool,
+    /// Makes the hints where no change notices come.
+    poller: Option<Poller>,
     /// Why they do not come, as long as it is not in the journal.
     degraded: Option<String>,
     mail: Mail,
@@ -128,7 +127,7 @@ impl Actor for SignalsActor {
             unsettled: None,
             alarm: None,
             blind: false,
-            notices: false,
+            poller: None,
             degraded: None,
         })
     }
@@ -139,6 +138,8 @@ impl Actor for SignalsActor {
         state: &mut SignalsState,
     ) -> Result<(), ActorProcessingErr> {
         state.look(&myself);
+        // Until it is known that notices come.
+        state.poll(&myself);
         state.ctx.slots.watcher.cast(state.ctx.folder_watch());
         Ok(())
     }
@@ -239,7 +240,7 @@ impl SignalsState {
         if !writing {
             self.unsettled = None;
         }
-        if writing && self.notices && now < since + SETTLE {
+        if writing && self.poller.is_none() && now < since + SETTLE {
             self.look_after(myself, REST);
         } else if self.seen.is_some() {
             self.tell();
@@ -247,7 +248,7 @@ impl SignalsState {
         if self.asked.look {
             self.look(myself);
         } else {
-            self.look_after(myself, if self.notices { WATCHED } else { POLLED });
+            self.look_after(myself, UNASKED);
         }
     }
 
@@ -292,7 +293,11 @@ impl SignalsState {
     }
 
     fn notices_changed(&mut self, myself: &ActorRef<SignalsMsg>, notices: Notices) {
-        self.notices = notices == Notices::Come;
+        if notices == Notices::Come {
+            self.poller = None;
+        } else {
+            self.poll(myself);
+        }
         self.degraded = match notices {
             Notices::None(why) => Some(why),
             Notices::Come | Notices::Paused => None,
@@ -300,6 +305,14 @@ impl SignalsState {
         self.report_degraded();
         // Also what changed before notices came.
         self.look(myself);
+    }
+
+    fn poll(&mut self, myself: &ActorRef<SignalsMsg>) {
+        if self.poller.is_none() {
+            self.poller = Poller::start(self.ctx.clone(), myself.clone())
+                .inspect_err(|error| tracing::warn!(%error, "signal files are looked for every 2 s only"))
+                .ok();
+        }
     }
 
     /// Not before the session has begun: its first event comes first.

@@ -113,7 +113,8 @@ impl Noted {
                     event.kind,
                     EventKind::Create(_) | EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_))
                 );
-                event.paths.iter().fold(false, |matters, path| self.note_path(path, moves) || matters)
+                // All of them are noted.
+                event.paths.iter().filter(|path| self.note_path(path, moves)).count() > 0
             }
         }
     }

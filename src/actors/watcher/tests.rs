@@ -149,31 +149,33 @@ async fn a_folder_that_was_made_again_is_watched_again() {
         (done.armed, done.notices)
     });
     assert_eq!(arranged(&moved), (true, Proof::Unknown), "its parent is there");
+    let mut until = async |what: &dyn Fn(&Changes) -> bool| {
+        let mut seen = Changes::default();
+        while !what(&seen) {
+            heard.first(|message| matches!(message, WatcherMsg::Changed).then_some(())).await;
+            let mut new = board.read();
+            seen.folders.append(&mut new.folders);
+            seen.moved.append(&mut new.moved);
+        }
+        seen.moved
+    };
     for _ in 0..5 {
         fs::create_dir_all(dot.join("inbox")).unwrap();
         assert_eq!(arranged(&moved), (true, Proof::Come));
         assert_eq!(arranged(&moved), (false, Proof::Come));
-        heard.rest();
-        board.read();
         fs::write(dot.join("STOP"), "").unwrap();
-        heard.first(|message| matches!(message, WatcherMsg::Changed).then_some(())).await;
-        assert!(board.read().folders.contains(&dot));
+        until(&|seen| seen.folders.contains(&dot)).await;
         fs::remove_dir_all(&dot).unwrap();
-        heard
-            .first(|message| {
-                (matches!(message, WatcherMsg::Changed) && board.read().moved.contains(&dot)).then_some(())
-            })
-            .await;
+        until(&|seen| seen.moved.contains(&dot)).await;
+        assert_eq!(arranged(&moved), (false, Proof::Unknown));
     }
     // Deleted and made again between two looks: only the notice tells.
     fs::create_dir_all(dot.join("inbox")).unwrap();
-    arranged(&moved);
+    assert_eq!(arranged(&moved), (true, Proof::Come));
     fs::remove_dir_all(&dot).unwrap();
     fs::create_dir_all(dot.join("inbox")).unwrap();
-    let mut moved = BTreeSet::new();
-    while !moved.contains(&dot) {
-        heard.first(|message| matches!(message, WatcherMsg::Changed).then_some(())).await;
-        moved.append(&mut board.read().moved);
-    }
+    let moved = until(&|seen| seen.moved.contains(&dot)).await;
     assert_eq!(arranged(&moved), (true, Proof::Come));
+    fs::write(dot.join("STOP"), "").unwrap();
+    until(&|seen| seen.folders.contains(&dot)).await;
 }

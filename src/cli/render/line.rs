@@ -115,7 +115,7 @@ mod tests {
         );
         assert_eq!(
             shown(failed),
-            "10:00:00 - gate check failed, 0.4s, exit code 1: missing: \\u{1b}[31mlist"
+            "10:00:00 - gate check failed, 420ms, exit code 1: missing: \\u{1b}[31mlist"
         );
         let paused = Body::SessionPaused { reason: Reason::DiskLow, detail: String::new(), in_flight: true };
         assert_eq!(

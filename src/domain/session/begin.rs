@@ -211,6 +211,11 @@ impl Machine {
             let reference = git.then(|| checkpoint_ref(session.id, 0));
             self.push(Body::CheckpointCreated { number: 0, tree, reference });
             self.late.push(Action::Checkpoint { number: 0 });
+        } else if let Some(checkpoint) = self.session().and_then(|s| s.checkpoint.clone())
+            && checkpoint.reference.is_some()
+        {
+            // A crash may have come between its commit and its ref; to keep it twice does no harm.
+            self.late.push(Action::Checkpoint { number: checkpoint.number });
         }
         self.settle();
     }

@@ -396,3 +396,36 @@ fn a_successor_waits_until_its_predecessor_has_finished() {
     });
     assert_eq!(places(&project.paths), upto(3));
 }
+
+#[test]
+fn a_follower_and_a_reader_beside_the_writer_miss_nothing_while_it_rotates() {
+    let project = Project::new();
+    let limits = JournalLimits { max_file: 2_000, ..JournalLimits::default() };
+    let (mut db, mut journal) = project.start_with(limits);
+    const EVENTS: u64 = 1_500;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut follower = Follower::new(project.paths.clone(), 0);
+            let mut seen = Vec::new();
+            while seen.last() != Some(&EVENTS) {
+                seen.extend(follower.poll().unwrap().iter().map(|line| line.seq));
+            }
+            let missing = upto(EVENTS).into_iter().find(|n| !seen.contains(n));
+            assert_eq!((missing, seen.len()), (None, EVENTS as usize));
+        });
+        scope.spawn(|| {
+            let mut last = 0;
+            while last < EVENTS {
+                let read = read_after(&project.paths, last.saturating_sub(5), usize::MAX).unwrap();
+                let read: Vec<u64> = read.iter().map(|line| line.seq).collect();
+                let expected = last.saturating_sub(5) + 1;
+                assert_eq!(read, (expected..expected + read.len() as u64).collect::<Vec<_>>());
+                last = read.last().copied().unwrap_or(last);
+            }
+        });
+        let mut author = Author::new();
+        for _ in 0..EVENTS {
+            journal.append(&db.commit(author.notices(1)).unwrap()).unwrap();
+        }
+    });
+}

@@ -36,7 +36,7 @@ pub use event::Event;
 pub use figures::{Report, median, ms, percentile};
 pub use mount::SmallDisk;
 pub use peers::Peer;
-pub use processes::{Process, marked, start_time, status_kb};
+pub use processes::{Process, start_time, status_kb};
 pub use run::{Finished, Running};
 pub use terminal::Terminal;
 pub use wait::{PATIENCE, eventually, pass, wall_ns};

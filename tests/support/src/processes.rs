@@ -26,28 +26,37 @@ impl Process {
     }
 }
 
-/// Every living process whose environment holds `NAME=value`, except this one.
-pub fn marked(name: &str, value: &str) -> Vec<Process> {
-    let want = format!("{name}={value}").into_bytes();
+/// Every living process, except this one, whose environment holds `NAME=value`, or that runs `program` and has a
+/// file open below `folder`. (The program's own helpers have an empty environment, but hold its locks.)
+pub(crate) fn belonging(mark: (&str, &str), program: &Path, folder: &Path) -> Vec<Process> {
+    let want = format!("{}={}", mark.0, mark.1).into_bytes();
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").expect("/proc can be read").flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else { continue };
-        let folder = entry.path();
-        let environment = std::fs::read(folder.join("environ")).unwrap_or_default();
-        if pid.unsigned_abs() == std::process::id() || !environment.split(|b| *b == 0).any(|v| v == want) {
+        let proc = entry.path();
+        let environment = std::fs::read(proc.join("environ")).unwrap_or_default();
+        let runs = std::fs::read_link(proc.join("exe")).unwrap_or_default();
+        let ours =
+            environment.split(|b| *b == 0).any(|v| v == want) || runs == program && has_open(&proc, folder);
+        if !ours || pid.unsigned_abs() == std::process::id() {
             continue;
         }
-        if let Some((state, parent)) = state_and_parent(&folder)
+        if let Some((state, parent)) = state_and_parent(&proc)
             && state != 'Z'
             && state != 'X'
         {
-            let words = std::fs::read(folder.join("cmdline")).unwrap_or_default();
+            let words = std::fs::read(proc.join("cmdline")).unwrap_or_default();
             let command = String::from_utf8_lossy(&words).replace('\0', " ").trim().to_owned();
-            let program = std::fs::read_link(folder.join("exe")).unwrap_or_default();
-            found.push(Process { pid, parent, program, command });
+            found.push(Process { pid, parent, program: runs, command });
         }
     }
     found
+}
+
+/// Whether the process has a file below `folder` open.
+fn has_open(proc: &Path, folder: &Path) -> bool {
+    let descriptors = std::fs::read_dir(proc.join("fd")).into_iter().flatten().flatten();
+    descriptors.filter_map(|d| std::fs::read_link(d.path()).ok()).any(|path| path.starts_with(folder))
 }
 
 fn state_and_parent(folder: &Path) -> Option<(char, i32)> {

@@ -151,7 +151,7 @@ impl Running {
             if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
                 break status;
             }
-            if start.elapsed() > 4 * PATIENCE {
+            if start.elapsed() > 2 * PATIENCE {
                 self.complain("it does not end");
             }
             std::thread::sleep(std::time::Duration::from_millis(2));

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::processes::{Process, marked};
+use crate::processes::{Process, belonging};
 use crate::run::{Finished, Running};
 use crate::{AgentLog, Event, eventually, fake_agent, longhaul};
 
 /// Every process that a world starts inherits this variable, with the world's own value.
-pub(crate) const MARK: &str = "LONGHAUL_TEST_WORLD";
+pub(crate) const MARK: &str = "TESTKIT_WORLD";
 
 /// A scratch project, with or without git, and everything around it that a run could read or write.
 #[derive(Debug)]
@@ -263,7 +263,7 @@ impl World {
     /// Defines a provider of this project: the fake agent, with plain text as its output.
     pub fn provider(&self, name: &str, directives: &str) {
         let agent = self.agent(directives);
-        let mut words = agent.split(' ').map(|w| w.trim_matches('\''));
+        let mut words = agent.split(' ').filter(|w| !w.is_empty()).map(|w| w.trim_matches('\''));
         let program = words.next().unwrap_or_default();
         let args: Vec<_> = words.collect();
         self.write(
@@ -325,7 +325,7 @@ impl World {
 
     /// Every living process that was started in this world, in any way.
     pub fn processes(&self) -> Vec<Process> {
-        marked(MARK, &self.mark)
+        belonging((MARK, &self.mark), &longhaul(), self.root.path())
     }
 
     /// Waits until no process of this world lives.

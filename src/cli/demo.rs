@@ -1,0 +1,379 @@
+//! `longhaul demo`: a real session in a scratch repository, with an agent that plays a script: it needs no account
+//! and costs nothing. What happens to it is what happens in a night: a limit, a message, a check that fails.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+
+use super::args::{DemoArgs, RunArgs};
+use super::control;
+use super::error::{CliError, ErrorKind, ExitCode};
+use super::format;
+use super::output::{Output, Style};
+use super::project::Project;
+use super::run;
+use crate::clock::Clock;
+use crate::config::{DOT, Environment, ProjectPaths};
+use crate::domain::event::{Body, Event};
+use crate::domain::state::GateResult;
+use crate::git::commit_all;
+use crate::providers::resolve::find_program;
+use crate::store::Follower;
+
+/// The files of the scratch repository.
+const FILES: [(&str, &str); 2] = [
+    ("SPEC.md", include_str!("../../config/demo/SPEC.md")),
+    ("check.sh", include_str!("../../config/demo/check.sh")),
+];
+
+/// Its settings.
+const SETTINGS: &str = include_str!("../../config/demo/config.toml");
+
+/// What the agent does.
+const SCRIPT: &str = include_str!("../../config/demo/rehearsal.toml");
+
+/// What a person says in mid-run.
+const MESSAGE: &str = include_str!("../../config/demo/message.txt");
+
+/// Between two looks at what happens.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The scratch folder.
+enum Scratch {
+    /// Deleted in the end.
+    Temporary(tempfile::TempDir),
+    /// Kept.
+    Kept(PathBuf),
+}
+
+/// What happened, counted.
+#[derive(Debug, Default, PartialEq)]
+struct Story {
+    iterations: u64,
+    calls: u64,
+    /// Time spent waiting, milliseconds.
+    waited_ms: u64,
+    messages: u64,
+    gates_failed: u64,
+    gates_passed: u64,
+    checkpoints: u64,
+    cost_usd: f64,
+    /// From the first event to the last, milliseconds.
+    took_ms: u64,
+}
+
+/// Runs the demo.
+///
+/// # Errors
+/// The folder cannot be used; the session could not be started, or did not go as the script says.
+pub fn demo(
+    arguments: &DemoArgs,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<ExitCode, CliError> {
+    let scratch = Scratch::make(arguments)?;
+    let root = scratch.path().canonicalize().map_err(|error| cannot_write(scratch.path(), &error))?;
+    let environment = own_environment(environment, &root);
+    let project = Project {
+        paths: ProjectPaths::new(root.clone()),
+        environment: environment.clone(),
+        clock: Clock::System,
+        zone: TimeZone::system(),
+    };
+    let git = set_up(&root).map_err(|error| cannot_write(&root, &error))?;
+    output.notice(format!(
+        "A scratch project is in {}. An agent that plays a script works on it:",
+        root.display()
+    ));
+    output
+        .notice("it runs into a usage limit, you say something to it, and a check fails before it passes.\n");
+    if let Err(why) = &git {
+        output.notice(format!("(Without git: {why}. It works in a plain folder.)\n"));
+    } else if !has_git(&environment, &root) {
+        output
+            .notice("(There is no git program here. None is needed, but you cannot look at the commits.)\n");
+    }
+    let over = Arc::new(AtomicBool::new(false));
+    let person = person(&project, over.clone())?;
+    let code = run::run(&run_arguments(), Some(&root), &environment, output);
+    over.store(true, Relaxed);
+    // Whether it said something shows in the events.
+    drop(person.join());
+    let code = code?;
+    let story = Story::of(&events(&project)?);
+    if code != ExitCode::Done {
+        let kept = scratch.keep();
+        output.notice(format!("the demo ended early; its folder is {}", kept.display()));
+        return Ok(code);
+    }
+    for line in story.lines(output) {
+        output.line(line)?;
+    }
+    match scratch {
+        Scratch::Temporary(folder) => {
+            folder
+                .close()
+                .map_err(|error| CliError::failed_to(format_args!("delete the scratch folder: {error}")))?;
+            output.line(
+                "\nThe scratch folder is gone again; `longhaul demo --keep` leaves it to look around in.",
+            )?;
+        }
+        Scratch::Kept(_) => look_around(&root, git.is_ok(), &environment, output)?,
+    }
+    output.line("\nNext, in a project of yours:")?;
+    output.line("  longhaul doctor                          is everything there that it needs?")?;
+    output.line("  longhaul init                            a SPEC.md to fill in")?;
+    output.line("  longhaul run                             with your agent, or:")?;
+    output.line("  longhaul run --agent './my-agent.sh'     any program that reads a prompt on stdin")?;
+    Ok(ExitCode::Done)
+}
+
+fn look_around(
+    root: &Path,
+    git: bool,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<(), CliError> {
+    let at = root.to_str().and_then(|path| shlex::try_quote(path).ok()).unwrap_or_default();
+    output.line(format!("\nThe scratch project is still there: {}", root.display()))?;
+    output.line(format!("  longhaul status --project {at}"))?;
+    output.line(format!("  longhaul events --project {at}"))?;
+    if git && has_git(environment, root) {
+        output.line(format!("  git -C {at} log --stat"))?;
+    }
+    Ok(())
+}
+
+fn has_git(environment: &Environment, root: &Path) -> bool {
+    find_program("git", environment.get("PATH"), root).is_ok()
+}
+
+/// The environment of the session: without settings of the user's, and with a home of its own.
+fn own_environment(environment: &Environment, root: &Path) -> Environment {
+    let dot = root.join(DOT);
+    let ours = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(b"LONGHAUL_");
+    let mut variables: BTreeMap<_, _> = environment
+        .iter()
+        .filter(|(name, _)| !ours(name))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    variables.insert("XDG_CONFIG_HOME".into(), dot.join("demo").into());
+    variables.insert("LONGHAUL_HOME".into(), dot.join("demo").into());
+    variables.into_iter().collect()
+}
+
+/// Writes the files, and makes it a repository; the inner error says why it is none.
+fn set_up(root: &Path) -> io::Result<Result<(), String>> {
+    for (name, text) in FILES {
+        fs::write(root.join(name), text)?;
+    }
+    let git = git2::Repository::init(root).and_then(|_| commit_all(root, "A spec and a check"));
+    let git = git.map_err(|error| error.message().to_owned());
+    let dot = root.join(DOT);
+    fs::create_dir_all(&dot)?;
+    fs::write(dot.join("config.toml"), SETTINGS)?;
+    let commits = |line: &&str| line.trim_start().starts_with("{ commit");
+    let script: String = match git {
+        Ok(()) => SCRIPT.to_owned(),
+        Err(_) => SCRIPT.lines().filter(|line| !commits(line)).map(|line| format!("{line}\n")).collect(),
+    };
+    fs::write(dot.join("rehearsal.toml"), script)?;
+    Ok(git)
+}
+
+fn run_arguments() -> RunArgs {
+    RunArgs {
+        spec: None,
+        provider: None,
+        agent: None,
+        model: None,
+        max_iterations: None,
+        max_duration: None,
+        budget: None,
+        perpetual: false,
+        no_wait: true,
+        fresh: false,
+        init_git: false,
+        json: false,
+    }
+}
+
+/// Somebody who says something as soon as the session waits.
+fn person(project: &Project, over: Arc<AtomicBool>) -> Result<std::thread::JoinHandle<()>, CliError> {
+    let project = project.clone();
+    let mut journal = Follower::new(project.store_paths(), 0);
+    let wait = move || {
+        while !over.load(Relaxed) {
+            let news = journal.poll().unwrap_or_default();
+            let waits = news
+                .iter()
+                .filter_map(|line| line.event())
+                .any(|event| matches!(event.body, Body::WaitStarted { .. }));
+            if waits {
+                // Not said: the story shows it.
+                drop(control::leave(&project, MESSAGE.trim_end()));
+                return;
+            }
+            std::thread::sleep(LOOK);
+        }
+    };
+    let thread = std::thread::Builder::new().name("person".to_owned()).spawn(wait);
+    thread.map_err(|error| CliError::failed_to(format_args!("start a thread: {error}")))
+}
+
+fn events(project: &Project) -> Result<Vec<Event>, CliError> {
+    let mut journal = Follower::new(project.store_paths(), 0);
+    let mut events = Vec::new();
+    loop {
+        let lines =
+            journal.poll().map_err(|error| CliError::failed_to(format_args!("read the journal: {error}")))?;
+        if lines.is_empty() {
+            return Ok(events);
+        }
+        events.extend(lines.iter().filter_map(|line| line.event()));
+    }
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> CliError {
+    CliError::failed_to(format_args!("use the folder {}: {error}", path.display()))
+        .hinted("`longhaul demo --dir DIR` works in another, which must be empty")
+}
+
+// === impl Scratch ===
+
+impl Scratch {
+    fn make(arguments: &DemoArgs) -> Result<Self, CliError> {
+        if let Some(folder) = &arguments.dir {
+            fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
+            let mut entries = fs::read_dir(folder).map_err(|error| cannot_write(folder, &error))?;
+            if entries.next().is_some() {
+                return Err(CliError::new(ErrorKind::Usage, format!("{} is not empty", folder.display()))
+                    .hinted("the demo writes files and commits them: name an empty folder, or none"));
+            }
+            return Ok(Scratch::Kept(folder.clone()));
+        }
+        let made = tempfile::Builder::new().prefix("longhaul-demo-").tempdir();
+        let folder = made.map_err(|error| cannot_write(&std::env::temp_dir(), &error))?;
+        Ok(if arguments.keep { Scratch::Kept(folder.keep()) } else { Scratch::Temporary(folder) })
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Scratch::Temporary(folder) => folder.path(),
+            Scratch::Kept(folder) => folder,
+        }
+    }
+
+    fn keep(self) -> PathBuf {
+        match self {
+            Scratch::Temporary(folder) => folder.keep(),
+            Scratch::Kept(folder) => folder,
+        }
+    }
+}
+
+// === impl Story ===
+
+impl Story {
+    fn of(events: &[Event]) -> Self {
+        let mut story = Story::default();
+        let mut waits_since = None;
+        let millis =
+            |from: jiff::Timestamp, to: jiff::Timestamp| crate::domain::state::millis_between(from, to);
+        for event in events {
+            match &event.body {
+                Body::IterationFinished { .. } => story.iterations += 1,
+                Body::AttemptStarted { .. } => story.calls += 1,
+                Body::AttemptFinished(attempt) => story.cost_usd += attempt.cost_usd.unwrap_or(0.0),
+                Body::WaitStarted { .. } => waits_since = Some(event.time),
+                Body::WaitEnded { .. } => {
+                    story.waited_ms += waits_since.take().map_or(0, |since| millis(since, event.time));
+                }
+                Body::MessageDelivered { .. } => story.messages += 1,
+                Body::GateFinished { result: GateResult::Passed, .. } => story.gates_passed += 1,
+                Body::GateFinished { .. } => story.gates_failed += 1,
+                Body::CheckpointCreated { .. } => story.checkpoints += 1,
+                _ => {}
+            }
+        }
+        if let (Some(first), Some(last)) = (events.first(), events.last()) {
+            story.took_ms = millis(first.time, last.time);
+        }
+        story
+    }
+
+    fn lines(&self, output: &Output) -> Vec<String> {
+        let heading = format!("What happened in {}:", format::short_duration(self.took_ms));
+        let mut lines = vec![String::new(), output.styled(Style::Bold, &heading).into_owned()];
+        let (iterations, calls) =
+            (format::count(self.iterations, "iteration"), format::count(self.calls, "call"));
+        lines.push(format!("  {iterations} of work, {calls} of the agent"));
+        if self.waited_ms > 0 {
+            let time = format::short_duration(self.waited_ms);
+            lines.push(format!("  a usage limit: it waited {time} for the reset, and went on by itself"));
+        }
+        if self.messages > 0 {
+            lines.push(format!("  somebody said “{}”: it was in the next prompt, once", MESSAGE.trim_end()));
+        }
+        let failed = format::count(self.gates_failed, "time");
+        if self.gates_passed > 0 {
+            lines.push(format!("  the gate failed {failed}, then passed: only then did \"done\" count"));
+        }
+        let checkpoints = format::count(self.checkpoints, "checkpoint");
+        lines.push(format!(
+            "  {checkpoints} to go back to, {} spent, if it had been real",
+            format::usd(self.cost_usd)
+        ));
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::providers::rehearsal::Script;
+
+    #[test]
+    fn its_texts_are_sound() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        assert_eq!(set_up(root).unwrap(), Ok(()));
+        let script = root.join(DOT).join("rehearsal.toml");
+        Script::parse(&script, &fs::read_to_string(&script).unwrap()).unwrap();
+        let settings = crate::config::check_file(&root.join(DOT).join("config.toml")).unwrap();
+        assert_eq!(settings.config.gates.commands.len(), 1);
+        let log = git2::Repository::open(root).unwrap();
+        assert_eq!(log.head().unwrap().peel_to_commit().unwrap().message(), Ok("A spec and a check"));
+        assert!(log.revparse_single("HEAD:.longhaul").is_err(), "settings are not committed");
+        let plain: Vec<&str> = SCRIPT.lines().filter(|line| !line.contains("commit =")).collect();
+        Script::parse(&script, &plain.join("\n")).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_is_in_use_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("mine"), "").unwrap();
+        let arguments = DemoArgs { dir: Some(dir.path().to_owned()), keep: false };
+        let (mut output, _) = Output::captured();
+        let error = demo(&arguments, &Environment::default(), &mut output).unwrap_err();
+        assert_eq!(error.kind.exit_code(), ExitCode::Usage);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn the_users_settings_stay_out() {
+        let variables =
+            [("PATH", "/bin"), ("LONGHAUL_BUDGET__USD", "1"), ("XDG_CONFIG_HOME", "/home/me/.config")];
+        let before: Environment = variables.into_iter().map(|(k, v)| (k.into(), v.into())).collect();
+        let after = own_environment(&before, Path::new("/d"));
+        assert_eq!(after.get("PATH"), Some("/bin".as_ref()));
+        assert_eq!(after.get("LONGHAUL_BUDGET__USD"), None);
+        assert_eq!(after.user_config().unwrap(), Path::new("/d/.longhaul/demo/longhaul/config.toml"));
+    }
+}

@@ -1,0 +1,5 @@
+//! The whole of it, with the real git as the oracle.
+
+mod checkpoints;
+mod random;
+mod snapshots;
