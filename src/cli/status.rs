@@ -14,6 +14,7 @@ use super::format;
 use super::output::{Output, Style, plain};
 use super::project::Project;
 use super::render;
+use crate::domain::claim::DONE;
 use crate::domain::state::{GateResult, Phase, Reason};
 use crate::domain::status::{DiskSpace, Facts, SessionStatus, Status};
 use crate::intake::inbox::Waiting;
@@ -204,7 +205,7 @@ fn rows(
             format!("until {} (in {}){why}", format::time(until, zone, now), format::between(now, until)),
         );
     }
-    if !session.detail.is_empty() {
+    if !session.detail.is_empty() && session.detail != DONE {
         row("detail", session.detail.clone());
     }
     if session.retries > 0 || session.last_outcome.as_deref().is_some_and(|outcome| outcome != "completed") {

@@ -4,6 +4,7 @@ use jiff::tz::TimeZone;
 
 use super::names::{gate, phase, reason, wait};
 use crate::cli::format::{between, count, one_line, short_duration, time, usd};
+use crate::domain::claim::DONE;
 use crate::domain::event::{AttemptFinished, Body, Event, Mode, SessionStarted};
 use crate::domain::outcome::{Exit, Outcome};
 use crate::domain::state::{GateResult, Limits, Phase};
@@ -223,9 +224,10 @@ fn names(names: &[String]) -> String {
     one_line(&names.join(", "), QUOTED)
 }
 
-/// `: text`, or nothing.
+/// `: text`, or nothing. An agent's bare claim says nothing that the event does not.
 fn after(text: &str) -> String {
     let text = one_line(text, QUOTED);
+    let text = if text == DONE { String::new() } else { text };
     if text.is_empty() { text } else { format!(": {text}") }
 }
 
