@@ -1,89 +1,31 @@
-//! The budget of one session: money is reserved before a call and settled after it, over all lanes together.
+//! The budget of one session: what was spent, what is set aside for the call in flight, what the next may cost.
 //!
-//! What is spent and reserved never passes the limit, except by what a call in flight cost beyond its reservation;
-//! that overshoot is told by [`Settled`].
-
-use std::collections::VecDeque;
+//! What is spent and reserved never passes the limit, except by what a call in flight cost beyond its reservation.
 
 use serde::{Deserialize, Serialize};
 
 use super::money::MicroUsd;
 
-/// Calls that the forecast looks back on.
+/// How many of the last known costs a forecast looks at.
 const RECENT: usize = 20;
 
-/// Fewer known costs than this say little about the spread: the forecast then takes the largest.
+/// From this many known costs on a forecast may leave out the dearest tenth.
 const ENOUGH: usize = 5;
 
-/// Forecast for a call when nothing is known yet (half a dollar), at most a tenth of the limit.
+/// What a first call is taken to cost when nothing is known: an agent's turn with a large model.
 const FIRST_CALL: MicroUsd = MicroUsd(500_000);
 
-/// What was spent and reserved. Kept in the state.
+/// Money of one session. A fold over its attempts.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Budget {
-    /// `None`: no limit, but the figures are kept.
-    limit: Option<MicroUsd>,
-    /// Assumed cost of a call whose provider does not tell its costs.
-    assume: Option<MicroUsd>,
-    /// Booked: costs of calls that are over.
-    spent: MicroUsd,
-    /// The part of `spent` that no provider told: booked at its reservation.
-    estimated: MicroUsd,
-    /// Calls in flight, at most one a lane.
-    open: Vec<Reservation>,
-    /// Known costs of the last calls, newest last.
-    recent: VecDeque<MicroUsd>,
-    /// Number of the next reservation.
-    next: u64,
-}
-
-/// Money that is set aside for one call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reservation {
-    /// Number within the session.
-    pub id: u64,
-    /// The forecast of the call's cost.
-    pub amount: MicroUsd,
-}
-
-/// Whether a call may start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Admission {
-    /// Yes; settle it when the call is over, however it ends.
-    Granted(Reservation),
-    /// No: the forecast would pass the limit.
-    Exceeded {
-        /// The forecast of the call's cost.
-        forecast: MicroUsd,
-        /// By how much it would pass the limit.
-        by: MicroUsd,
-    },
-}
-
-/// How a call was booked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settled {
-    /// Added to what is spent.
-    pub booked: MicroUsd,
-    /// No provider told the cost: it is the reservation.
-    pub estimated: bool,
-    /// Cost beyond the reservation.
-    pub beyond_reservation: MicroUsd,
-    /// What is spent is now above the limit by this much.
-    pub over_limit: MicroUsd,
-}
-
-/// The figures, for status and events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Figures {
-    /// The limit, if there is one.
-    pub limit: Option<MicroUsd>,
     /// Booked.
     pub spent: MicroUsd,
-    /// The part of `spent` that was booked without a told cost.
-    pub estimated: MicroUsd,
     /// Set aside for calls in flight.
     pub reserved: MicroUsd,
+    /// Calls whose cost is not known, and not in `spent`.
+    pub unknown_calls: u64,
+    /// Known costs of the latest calls that came to something, oldest first.
+    pub recent: Vec<MicroUsd>,
 }
 
 /// The forecast of a call's cost, never nothing: the 90th percentile of the last known costs; with few of them the
@@ -109,90 +51,98 @@ pub fn forecast(
 // === impl Budget ===
 
 impl Budget {
-    /// A budget that nothing was spent of. `assume` is `budget.assume_usd_per_call`.
-    pub fn new(limit: Option<MicroUsd>, assume: Option<MicroUsd>) -> Self {
-        Budget { limit, assume, ..Budget::default() }
+    /// A call begins, with this set aside for it.
+    pub fn reserve(&mut self, usd: Option<f64>) {
+        self.reserved = usd.and_then(MicroUsd::from_usd).unwrap_or_default();
     }
 
-    /// Another limit or assumption from now on. A raised limit admits calls again; a lowered one stops the next.
-    pub fn set_limits(&mut self, limit: Option<MicroUsd>, assume: Option<MicroUsd>) {
-        self.limit = limit;
-        self.assume = assume;
-    }
-
-    /// The forecast of the next call's cost: see [`forecast`].
-    pub fn forecast(&self) -> MicroUsd {
-        forecast(self.recent.iter().copied(), self.limit, self.assume)
-    }
-
-    /// Sets money aside for a call, if the limit leaves room for its forecast.
-    pub fn reserve(&mut self) -> Admission {
-        let amount = self.forecast();
-        if let Some(limit) = self.limit {
-            let wanted = self.spent.plus(self.reserved()).plus(amount);
-            if wanted > limit {
-                return Admission::Exceeded { forecast: amount, by: wanted.minus(limit) };
+    /// A call is over. `typical`: its cost says something about the next one's.
+    pub fn book(&mut self, usd: Option<f64>, typical: bool) {
+        self.reserved = MicroUsd::ZERO;
+        let Some(cost) = usd.and_then(MicroUsd::from_usd) else {
+            self.unknown_calls = self.unknown_calls.saturating_add(1);
+            return;
+        };
+        self.spent = self.spent.plus(cost);
+        if typical {
+            self.recent.push(cost);
+            if self.recent.len() > RECENT {
+                self.recent.remove(0);
             }
         }
-        let reservation = Reservation { id: self.next, amount };
-        self.next = self.next.wrapping_add(1);
-        self.open.push(reservation);
-        Admission::Granted(reservation)
     }
 
-    /// Books the call of reservation `id` at its cost in dollars, or at its reservation when the cost is not known
-    /// (`None`, or no possible amount): a cut call is not a free call. `None` if `id` is not open: it was settled.
-    pub fn settle(&mut self, id: u64, cost_usd: Option<f64>) -> Option<Settled> {
-        let position = self.open.iter().position(|r| r.id == id)?;
-        let reserved = self.open.swap_remove(position).amount;
-        let told = cost_usd.and_then(MicroUsd::from_usd);
-        let booked = told.unwrap_or(reserved);
-        self.spent = self.spent.plus(booked);
-        match told {
-            Some(cost) => {
-                self.recent.push_back(cost);
-                if self.recent.len() > RECENT {
-                    self.recent.pop_front();
-                }
-            }
-            None => self.estimated = self.estimated.plus(booked),
-        }
-        Some(Settled {
-            booked,
-            estimated: told.is_none(),
-            beyond_reservation: booked.minus(reserved),
-            over_limit: self.limit.map_or(MicroUsd::ZERO, |limit| self.spent.minus(limit)),
-        })
+    /// What the next call may cost under `limit`.
+    pub fn next(&self, limit: MicroUsd, assume: Option<MicroUsd>) -> MicroUsd {
+        forecast(self.recent.iter().copied(), Some(limit), assume)
     }
 
-    /// Gives a reservation back whose call never started. False if it is not open.
-    pub fn release(&mut self, id: u64) -> bool {
-        let before = self.open.len();
-        self.open.retain(|r| r.id != id);
-        self.open.len() < before
-    }
-
-    /// After a crash: books every call that was in flight at its reservation, oldest first.
-    pub fn settle_cut(&mut self) -> Vec<(Reservation, Settled)> {
-        let mut cut = self.open.clone();
-        cut.sort_unstable_by_key(|r| r.id);
-        cut.into_iter().filter_map(|r| self.settle(r.id, None).map(|settled| (r, settled))).collect()
-    }
-
-    /// Calls in flight.
-    pub fn open(&self) -> &[Reservation] {
-        &self.open
-    }
-
-    /// The figures as they are now.
-    pub fn figures(&self) -> Figures {
-        Figures { limit: self.limit, spent: self.spent, estimated: self.estimated, reserved: self.reserved() }
-    }
-
-    fn reserved(&self) -> MicroUsd {
-        self.open.iter().fold(MicroUsd::ZERO, |sum, r| sum.plus(r.amount))
+    /// The forecast of the next call, when it would pass `limit`.
+    pub fn exceeded(&self, limit: MicroUsd, assume: Option<MicroUsd>) -> Option<MicroUsd> {
+        let next = self.next(limit, assume);
+        (self.spent.plus(self.reserved).plus(next) > limit).then_some(next)
     }
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn usd(dollars: f64) -> MicroUsd {
+        MicroUsd::from_usd(dollars).unwrap()
+    }
+
+    #[test]
+    fn bd_004_a_call_that_would_pass_the_limit_is_not_admitted() {
+        let mut budget = Budget::default();
+        for _ in 0..9 {
+            budget.book(Some(1.11), true);
+        }
+        assert_eq!(budget.spent, usd(9.99));
+        assert_eq!(budget.exceeded(usd(10.0), None), Some(usd(1.11)));
+        assert_eq!(budget.exceeded(usd(11.10), None), None, "a raised limit admits it");
+    }
+
+    #[test]
+    fn a_forecast_follows_what_calls_cost() {
+        let of = |costs: &[f64], assume: Option<f64>| {
+            forecast(costs.iter().map(|c| usd(*c)), Some(usd(10.0)), assume.map(usd))
+        };
+        assert_eq!(of(&[], None), usd(0.5), "a cautious first guess");
+        assert_eq!(of(&[], Some(0.07)), usd(0.07));
+        assert_eq!(of(&[0.2, 0.4], None), usd(0.4));
+        assert_eq!(of(&[0.2, 0.4], Some(1.0)), usd(1.0), "two calls say little");
+        let mut ten = vec![0.1; 9];
+        ten.push(5.0);
+        assert_eq!(of(&ten, Some(1.0)), usd(0.1), "nine of ten did not pass it");
+    }
+
+    #[test]
+    fn unknown_is_not_nothing() {
+        let mut budget = Budget::default();
+        budget.book(None, true);
+        assert_eq!((budget.unknown_calls, budget.spent), (1, MicroUsd::ZERO));
+        assert!(budget.next(usd(10.0), None) > MicroUsd::ZERO);
+    }
+
+    proptest! {
+        /// Whatever calls cost, an admitted call that keeps to its forecast does not pass the limit.
+        #[test]
+        fn admitted_calls_keep_the_limit(costs in proptest::collection::vec(0.0..5.0_f64, 0..40), limit in 0.5..20.0_f64) {
+            let (mut budget, limit) = (Budget::default(), usd(limit));
+            for cost in costs {
+                if budget.exceeded(limit, None).is_some() {
+                    break;
+                }
+                let next = budget.next(limit, None);
+                budget.reserve(Some(next.as_usd()));
+                prop_assert!(budget.spent.plus(budget.reserved) <= limit);
+                let cost = cost.min(next.as_usd());
+                budget.book(Some(cost), true);
+                prop_assert!(budget.spent <= limit);
+            }
+        }
+    }
+}

@@ -17,6 +17,5 @@ pub mod reset_time;
 pub mod session;
 pub mod signal_file;
 pub mod spec;
-pub mod stagnation;
 pub mod state;
 pub mod status;

@@ -9,6 +9,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::budget::Budget;
 use super::event::{AttemptFinished, Body, Event, Mode};
 use super::ids::{LaneId, MessageId, SessionId, Token};
 use super::outcome::{Exit, Outcome};
@@ -18,9 +19,6 @@ pub const SCHEMA: u32 = 1;
 
 /// Ids of taken messages that are remembered, so that a file found twice is one message.
 const SEEN: usize = 256;
-
-/// Costs of recent calls that a forecast looks at.
-const RECENT_COSTS: usize = 8;
 
 /// All that must survive the supervisor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -296,19 +294,6 @@ pub struct Claim {
     /// It was checked and does not hold.
     #[serde(default)]
     pub rejected: bool,
-}
-
-/// Money of one session, in millionths of a US dollar so that sums do not drift.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Budget {
-    /// Booked.
-    pub spent: u64,
-    /// Set aside for calls in flight.
-    pub reserved: u64,
-    /// Calls whose cost is not known.
-    pub unknown_calls: u64,
-    /// Known costs of the latest calls, oldest first.
-    pub recent: Vec<u64>,
 }
 
 /// What the provider calls a conversation.
@@ -631,7 +616,7 @@ impl Session {
                 self.attempt = event.attempt.unwrap_or(self.attempt + 1);
                 self.calls = self.calls.saturating_add(1);
                 let reserved_usd = *reserved_usd;
-                self.budget.reserved = reserved_usd.map_or(0, micros);
+                self.budget.reserve(reserved_usd);
                 self.open = Some(OpenAttempt {
                     token: *token,
                     lane: event.lane.unwrap_or(LaneId(1)),
@@ -703,20 +688,7 @@ impl Session {
 
     fn attempt_finished(&mut self, event: &Event, a: &AttemptFinished) {
         self.open = None;
-        self.budget.reserved = 0;
-        match a.cost_usd {
-            Some(usd) => {
-                let cost = micros(usd);
-                self.budget.spent = self.budget.spent.saturating_add(cost);
-                if a.verdict.outcome.ends_iteration() {
-                    self.budget.recent.push(cost);
-                    if self.budget.recent.len() > RECENT_COSTS {
-                        self.budget.recent.remove(0);
-                    }
-                }
-            }
-            None => self.budget.unknown_calls = self.budget.unknown_calls.saturating_add(1),
-        }
+        self.budget.book(a.cost_usd, a.verdict.outcome.ends_iteration());
         let provider = event.provider.clone().unwrap_or_default();
         if let Some(id) = &a.conversation {
             self.conversations.insert(provider, Conversation { id: id.clone(), usd: a.conversation_usd });
@@ -847,14 +819,4 @@ pub fn checkpoint_ref(session: SessionId, number: u64) -> String {
 /// Whole milliseconds from `from` to `to`; 0 when the clock stepped back.
 pub fn millis_between(from: Timestamp, to: Timestamp) -> u64 {
     u64::try_from(to.duration_since(from).as_millis()).unwrap_or(0)
-}
-
-/// US dollars in millionths, rounded up so that nothing is free by rounding; not a number counts as 0.
-pub fn micros(usd: f64) -> u64 {
-    if usd.is_finite() && usd > 0.0 { (usd * 1e6).ceil().min(9e18) as u64 } else { 0 }
-}
-
-/// Millionths in US dollars.
-pub fn usd(micros: u64) -> f64 {
-    micros as f64 / 1e6
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::event::Mode;
 use super::ids::{LaneId, SessionId};
-use super::state::{GateResult, Phase, Reason, State, WaitReason, usd};
+use super::state::{GateResult, Phase, Reason, State, WaitReason};
 
 /// What is not in the state.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -230,8 +230,8 @@ impl Status {
             }),
             budget: BudgetStatus {
                 limit_usd: session.and_then(|s| s.limits.budget_usd),
-                spent_usd: session.map_or(0.0, |s| usd(s.budget.spent)),
-                reserved_usd: session.map_or(0.0, |s| usd(s.budget.reserved)),
+                spent_usd: session.map_or(0.0, |s| s.budget.spent.as_usd()),
+                reserved_usd: session.map_or(0.0, |s| s.budget.reserved.as_usd()),
                 unknown_calls: session.map_or(0, |s| s.budget.unknown_calls),
             },
             disk: DiskStatus { min_free_bytes: facts.min_free_bytes, file_systems: facts.disk.clone() },

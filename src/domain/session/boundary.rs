@@ -7,7 +7,7 @@ use super::machine::{Machine, Step};
 use super::policy::{Policy, advice, policy, prompt_was_read, was_turned_away};
 use crate::domain::event::{AttemptFinished, Body};
 use crate::domain::outcome::{Outcome, Usage};
-use crate::domain::state::{GateRecord, GateResult, Phase, Reason, WaitReason, millis_between, usd};
+use crate::domain::state::{GateRecord, GateResult, Phase, Reason, WaitReason, millis_between};
 
 impl Machine {
     /// The attempt of this report is over; nothing is in flight.
@@ -82,7 +82,7 @@ impl Machine {
     fn say_overshoot(&mut self, reserved: Option<f64>) {
         let Some(session) = self.session() else { return };
         let Some(limit) = session.limits.budget_usd else { return };
-        let spent = usd(session.budget.spent);
+        let spent = session.budget.spent.as_usd();
         if reserved.is_some() && spent > limit {
             let overshoot_usd = spent - limit;
             self.push(Body::BudgetExceeded {

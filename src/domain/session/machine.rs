@@ -13,7 +13,8 @@ use crate::domain::accounts::Admission;
 use crate::domain::backoff::Backoff;
 use crate::domain::event::{Body, Draft};
 use crate::domain::ids::{EventId, IdSource, LaneId, Token};
-use crate::domain::state::{Limits, Phase, Reason, Session, State, WaitReason, micros, usd};
+use crate::domain::money::MicroUsd;
+use crate::domain::state::{Limits, Phase, Reason, Session, State, WaitReason};
 
 /// Exit codes of the program that the session decides.
 const DONE: u8 = 0;
@@ -544,12 +545,12 @@ impl Machine {
         }
         self.not_before = None;
         if let Some((forecast, limit)) = self.over_budget() {
-            let spent = self.session().map_or(0, |s| s.budget.spent);
+            let spent = self.session().map_or(MicroUsd::ZERO, |s| s.budget.spent);
             self.push(Body::BudgetExceeded {
-                limit_usd: usd(limit),
-                spent_usd: usd(spent),
-                next_usd: usd(forecast),
-                overshoot_usd: usd(spent.saturating_sub(limit)),
+                limit_usd: limit.as_usd(),
+                spent_usd: spent.as_usd(),
+                next_usd: forecast.as_usd(),
+                overshoot_usd: spent.minus(limit).as_usd(),
             });
             return self.pause(Reason::BudgetExceeded);
         }
@@ -623,7 +624,7 @@ impl Machine {
         let token = Token(self.ids.next(self.now));
         let (pid, start_time) = process.unzip();
         self.push_at(
-            Body::AttemptStarted { token, model: None, pid, start_time, reserved_usd: reserved.map(usd) },
+            Body::AttemptStarted { token, model: None, pid, start_time, reserved_usd: reserved.map(MicroUsd::as_usd) },
             at,
         );
         self.step = Step::Calling { token, ending: None };
@@ -661,8 +662,8 @@ impl Machine {
         if self.session().is_some_and(|s| s.wait.is_some()) {
             self.end_wait();
         }
-        let (iterations, spent) = self.session().map_or((0, 0), |s| (s.finished, s.budget.spent));
-        self.push(Body::SessionFinished { state, reason, detail, iterations, spent_usd: usd(spent) });
+        let (iterations, spent) = self.session().map_or((0, MicroUsd::ZERO), |s| (s.finished, s.budget.spent));
+        self.push(Body::SessionFinished { state, reason, detail, iterations, spent_usd: spent.as_usd() });
         self.leave(state);
     }
 
@@ -682,29 +683,25 @@ impl Machine {
 
     // --- budget ---
 
-    /// What the next call is expected to cost, millionths of a dollar; none: unknown.
-    fn forecast(&self) -> Option<u64> {
-        let session = self.session()?;
-        let recent = &session.budget.recent;
-        match recent.iter().max() {
-            // The dearest of the latest calls: a forecast that is too low lets the session overshoot.
-            Some(dearest) => Some(*dearest),
-            None => self.rules.assume_usd.map(micros),
-        }
+    /// The session's limit, if it has one.
+    fn budget_limit(&self) -> Option<MicroUsd> {
+        self.session()?.limits.budget_usd.and_then(MicroUsd::from_usd)
     }
 
-    fn reservation(&self) -> Option<u64> {
-        self.session()?.limits.budget_usd?;
-        self.forecast()
+    fn assumed(&self) -> Option<MicroUsd> {
+        self.rules.assume_usd.and_then(MicroUsd::from_usd)
+    }
+
+    fn reservation(&self) -> Option<MicroUsd> {
+        let limit = self.budget_limit()?;
+        Some(self.session()?.budget.next(limit, self.assumed()))
     }
 
     /// `(forecast, limit)` when the next call would pass the limit.
-    fn over_budget(&self) -> Option<(u64, u64)> {
-        let session = self.session()?;
-        let limit = micros(session.limits.budget_usd?);
-        let forecast = self.forecast().unwrap_or(0);
-        let after = session.budget.spent.saturating_add(forecast);
-        (after > limit || session.budget.spent >= limit).then_some((forecast, limit))
+    fn over_budget(&self) -> Option<(MicroUsd, MicroUsd)> {
+        let limit = self.budget_limit()?;
+        let next = self.session()?.budget.exceeded(limit, self.assumed())?;
+        Some((next, limit))
     }
 
     // --- what was lost ---

@@ -21,6 +21,14 @@ impl Peer {
         }
     }
 
+    /// A model that it knows.
+    pub fn model(self) -> &'static str {
+        match self {
+            Peer::Claude => "claude-sonnet-4-5",
+            Peer::Codex => "gpt-5.1-codex",
+        }
+    }
+
     fn package(self) -> (&'static str, &'static str) {
         match self {
             Peer::Claude => ("@anthropic-ai/claude-code", "2.1.332"),
