@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::clock::Clock;
 use super::journal::Shower;
 use super::prompting::SpecCache;
-use crate::config::{Config, Files, Loaded, ProjectPaths, Settings, Sources};
+use crate::config::{Config, Files, Origin, Override, Loaded, ProjectPaths, Settings, Sources};
 use crate::domain::backoff::Intensity;
 use crate::domain::event::{Body, Draft};
 use crate::domain::ids::{EventId, IdSource};
@@ -90,10 +90,8 @@ pub struct ProjectCtx {
     pub config: watch::Sender<Arc<Config>>,
     /// Where settings come from.
     pub sources: Sources,
-    /// The settings files as they were when `config` was made from them.
-    pub files: Files,
-    /// The same with where each came from.
-    pub settings: Settings,
+    /// What `config` was made from.
+    pub in_force: Mutex<InForce>,
     /// State as last committed: what readers see.
     pub state: watch::Sender<Arc<State>>,
     /// Where the actors find each other.
@@ -167,6 +165,17 @@ pub struct ProjectParts {
     pub found: Vec<Body>,
 }
 
+/// What `config` was made from.
+#[derive(Debug, Clone)]
+pub struct InForce {
+    /// Settings of the command line that hold.
+    pub overrides: Vec<Override>,
+    /// What the files held.
+    pub files: Files,
+    /// Each setting with where it came from.
+    pub settings: Settings,
+}
+
 /// Whose commits count.
 #[derive(Debug, Default)]
 pub struct Writers {
@@ -196,9 +205,8 @@ impl ProjectCtx {
             clock: parts.clock,
             ids: Mutex::new(IdSource::new(parts.seed)),
             config: watch::Sender::new(Arc::new(parts.loaded.config)),
-            sources: parts.sources,
-            files: parts.files,
-            settings: parts.loaded.settings,
+            sources: parts.sources.clone(),
+            in_force: Mutex::new(InForce { overrides: parts.sources.overrides.clone(), files: parts.files, settings: parts.loaded.settings }),
             state: watch::Sender::new(parts.state),
             slots: Slots::default(),
             request: parts.request,
@@ -297,6 +305,13 @@ impl ProjectCtx {
             env.extend(own.env.iter().map(|(key, value)| (OsString::from(key), OsString::from(value))));
         }
         env
+    }
+
+    /// A time limit: a person's word, else the provider's own, else the built-in default.
+    pub fn limit(&self, key: &str, set: Option<Duration>, provider: Option<Duration>) -> Option<Duration> {
+        let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        let built_in = in_force.settings.get(key).is_none_or(|setting| matches!(setting.origin, Origin::Default));
+        if built_in { provider.or(set) } else { set }
     }
 
     /// What a first look at the project shows.

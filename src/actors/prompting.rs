@@ -75,9 +75,9 @@ pub fn ask(ctx: &Arc<ProjectCtx>, go: &Go, state: &State) -> Ask {
         return Ask { work, messages, limits: Limits::default() };
     };
     let limits = Limits {
-        first_output: config.limits.first_output.or(definition.limits.first_output),
-        silence: config.limits.silence.or(definition.limits.silence),
-        total: config.limits.total.or(definition.limits.total),
+        first_output: ctx.limit("limits.first_output", config.limits.first_output, definition.limits.first_output),
+        silence: ctx.limit("limits.silence", config.limits.silence, definition.limits.silence),
+        total: ctx.limit("limits.total", config.limits.total, definition.limits.total),
         linger: definition.limits.linger,
         max_rss: config.limits.max_rss,
         grace: config.stop.grace,
@@ -110,10 +110,13 @@ fn process(ctx: &ProjectCtx, go: &Go, definition: &Definition, prompt: String) -
             .collect(),
     };
     let foreign_keys = ctx.providers.foreign_keys(definition);
+    let mut keep = config.agent.env_keep.clone();
+    keep.extend(own.iter().flat_map(|own| own.env.keys().cloned()));
     let host = Host {
         env: &env,
         root: rustix::process::geteuid().is_root(),
         project: &ctx.paths.root,
+        keep: &keep,
         foreign_keys: &foreign_keys,
     };
     let Some(decoder) = decoder(definition.output, DecoderOptions::default()) else {

@@ -9,7 +9,7 @@ use crate::domain::event::{Body, Mode};
 use crate::domain::session::{Begin, Rules};
 use crate::domain::spec::{Spec, SpecWarning};
 use crate::domain::state::Limits;
-use crate::config::{Config, PauseMode};
+use crate::config::{Config, Override, PauseMode};
 use crate::intake::gates::gates_of;
 use crate::intake::survey::{Depth, survey as walk};
 
@@ -75,6 +75,11 @@ pub fn limits(config: &Config) -> Limits {
         budget_usd: config.budget.usd,
         perpetual: config.run.perpetual,
     }
+}
+
+/// A setting of the command line as the state keeps it.
+pub fn stored(typed: Override) -> crate::domain::state::Override {
+    crate::domain::state::Override { key: typed.key, value: typed.value, option: typed.option }
 }
 
 /// The settings that the rules look at.

@@ -41,7 +41,7 @@ pub(super) fn project(root: &Path) -> Arc<ProjectCtx> {
         state: Arc::new(State::default()),
         request: RunRequest::default(),
         env: BTreeMap::new(),
-        providers: ProviderBook::new(Registry::load(&[]).unwrap(), None, None),
+        providers: ProviderBook::new(Registry::load(&[]).unwrap(), None, &Default::default(), None),
         keeper: None,
         lock: None,
         shower: None,

@@ -168,6 +168,7 @@ pub(super) fn version_probe(
         env: &env,
         root: rustix::process::geteuid().is_root(),
         project: &project.paths.root,
+        keep: &[],
         foreign_keys: &[],
     };
     let found = found.to_string_lossy().into_owned();

@@ -129,7 +129,7 @@ async fn prepare(
         spec,
         agent,
         fresh: args.fresh,
-        overrides: overrides.into_iter().map(stored).collect(),
+        overrides: overrides.into_iter().map(crate::actors::survey::stored).collect(),
     };
     Ok(Ready {
         paths,
@@ -226,10 +226,6 @@ fn all_overrides(session: Option<&Session>, typed: Vec<Override>) -> Vec<Overrid
     all
 }
 
-fn stored(typed: Override) -> crate::domain::state::Override {
-    crate::domain::state::Override { key: typed.key, value: typed.value, option: typed.option }
-}
-
 fn durability(loaded: &Loaded) -> Durability {
     match loaded.config.durability {
         config::Durability::Power => Durability::Power,
@@ -270,7 +266,9 @@ fn providers(
         Registry::load(&folders).map_err(|error| CliError::new(ErrorKind::Config, error.to_string()))?;
     let chain = loaded.config.provider_chain();
     let script = if agent.is_none() && chain.contains(&"rehearsal") { Some(script(loaded, paths)?) } else { None };
-    Ok(ProviderBook::new(registry, agent, script))
+    let own = &loaded.config.providers;
+    let paths = own.iter().filter_map(|(name, own)| Some((name.clone(), own.path.clone()?))).collect();
+    Ok(ProviderBook::new(registry, agent, &paths, script))
 }
 
 /// The script that `rehearsal` plays: `providers.rehearsal.path`, else `.longhaul/rehearsal.toml`.

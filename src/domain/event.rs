@@ -295,6 +295,9 @@ pub enum Body {
     LimitsChanged {
         /// The new ones.
         limits: Limits,
+        /// Settings of the command line that still hold: a file that was changed since wins.
+        #[serde(default)]
+        overrides: Vec<Override>,
     },
     /// Something that the run could do is gone; the run goes on without it.
     CapabilityDegraded {

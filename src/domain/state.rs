@@ -657,7 +657,10 @@ impl Session {
                 self.retries_here = 0;
                 self.backoff = 0;
             }
-            Body::LimitsChanged { limits } => self.limits = limits.clone(),
+            Body::LimitsChanged { limits, overrides } => {
+                self.limits = limits.clone();
+                self.overrides = overrides.clone();
+            }
             Body::CompletionClaimed { by, summary } => {
                 let (by, summary) = (by.clone(), summary.clone());
                 self.claim = Some(Claim { by, summary, failed: Vec::new(), rejected: false });

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::call::CallRequest;
@@ -15,7 +15,8 @@ use super::rehearsal::Script;
 #[derive(Debug)]
 pub struct ProviderBook {
     registry: Registry,
-    agent: Option<Arc<Definition>>,
+    /// Shared, so that what a definition compiles at first use is compiled once.
+    definitions: BTreeMap<String, Arc<Definition>>,
     script: Option<Script>,
 }
 
@@ -46,18 +47,32 @@ pub enum Unusable {
 // === impl ProviderBook ===
 
 impl ProviderBook {
-    /// `agent`: the words of `--agent CMD`. `script`: what `rehearsal` plays.
-    pub fn new(registry: Registry, agent: Option<&[String]>, script: Option<Script>) -> Self {
-        let agent = agent.zip(registry.get("command")).map(|(words, command)| Arc::new(command.with_command(words)));
-        ProviderBook { registry, agent, script }
+    /// `agent`: the words of `--agent CMD`. `paths`: programs that the settings name, by provider. `script`: what
+    /// `rehearsal` plays.
+    pub fn new(
+        registry: Registry,
+        agent: Option<&[String]>,
+        paths: &BTreeMap<String, PathBuf>,
+        script: Option<Script>,
+    ) -> Self {
+        let mut definitions = BTreeMap::new();
+        for name in registry.names() {
+            let Some(known) = registry.get(name) else { continue };
+            let mut definition = known.clone();
+            if let Some(path) = paths.get(name).filter(|_| !known.in_process()) {
+                definition.program = Some(path.display().to_string());
+            }
+            if let Some(words) = agent.filter(|_| name == "command") {
+                definition = definition.with_command(words);
+            }
+            definitions.insert(name.to_owned(), Arc::new(definition));
+        }
+        ProviderBook { registry, definitions, script }
     }
 
     /// The provider of that name.
     pub fn definition(&self, name: &str) -> Option<Arc<Definition>> {
-        match &self.agent {
-            Some(agent) if name == agent.name => Some(agent.clone()),
-            _ => self.registry.get(name).map(|definition| Arc::new(definition.clone())),
-        }
+        self.definitions.get(name).cloned()
     }
 
     /// The script that `rehearsal` plays.
@@ -84,7 +99,7 @@ impl ProviderBook {
         }
         let request = CallRequest { cwd: project.to_owned(), ..CallRequest::default() };
         let root = rustix::process::geteuid().is_root();
-        let host = Host { env, root, project, foreign_keys: &[] };
+        let host = Host { env, root, project, keep: &[], foreign_keys: &[] };
         let built = command_line::build(&definition, &request, &host);
         built.map(|_| ()).map_err(|error| Unusable::Program { name: name.to_owned(), error })
     }

@@ -33,6 +33,8 @@ pub struct Host<'a> {
     pub root: bool,
     /// The project's folder: relative programs are taken from it.
     pub project: &'a Path,
+    /// Variables that a person wants to reach the agent, whatever the rules say.
+    pub keep: &'a [String],
     /// Keys of all other providers ([`super::registry::Registry::foreign_keys`]).
     pub foreign_keys: &'a [NamePattern],
 }
@@ -196,7 +198,7 @@ fn environment(
             rules.remove.iter().any(|pattern| pattern.matches(name)) || GIT_POINTERS.contains(&name);
         // Our settings may hold secrets; an agent that calls longhaul needs to know only where its home is.
         let ours = name.starts_with("LONGHAUL_") && name != "LONGHAUL_HOME";
-        own || !(foreign || unwanted || ours)
+        own || host.keep.iter().any(|kept| kept == name) || !(foreign || unwanted || ours)
     };
     let mut env: BTreeMap<OsString, OsString> =
         host.env.iter().filter(|(name, _)| inherited(name)).map(|(n, v)| (n.clone(), v.clone())).collect();
@@ -261,7 +263,7 @@ mod tests {
             build(
                 definition,
                 request,
-                &Host { env: &self.env, root, project: self.folder.path(), foreign_keys: &foreign_keys },
+                &Host { env: &self.env, root, project: self.folder.path(), keep: &[], foreign_keys: &foreign_keys },
             )
         }
 
@@ -435,7 +437,7 @@ mod tests {
     #[test]
     fn probes_and_credential_files() {
         let world = World::new(&[("HOME", "/home/u"), ("CLAUDE_CONFIG_DIR", "/cfg"), ("CODEX_HOME", "")]);
-        let host = Host { env: &world.env, root: false, project: world.folder.path(), foreign_keys: &[] };
+        let host = Host { env: &world.env, root: false, project: world.folder.path(), keep: &[], foreign_keys: &[] };
         let probe = version_probe(world.registry.get("claude").unwrap(), &host).unwrap().unwrap();
         assert_eq!((probe.args, probe.stdin), (vec!["--version".into()], None));
         assert_eq!(version_probe(world.registry.get("rehearsal").unwrap(), &host), Ok(None));

@@ -176,7 +176,7 @@ pub(crate) fn body() -> impl Strategy<Value = Body> {
             overrides: Vec::new(),
             agent: Vec::new(),
         }))),
-        limits().prop_map(|limits| Body::LimitsChanged { limits }),
+        limits().prop_map(|limits| Body::LimitsChanged { limits, overrides: Vec::new() }),
         text().prop_map(|detail| Body::SessionPaused { reason: Reason::DiskLow, detail, in_flight: false }),
         Just(Body::SessionContinued { reason: Reason::DiskLow }),
         Just(Body::SessionCrashed { found: Phase::Running }),

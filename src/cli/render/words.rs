@@ -99,7 +99,7 @@ fn say(event: &Event, zone: &TimeZone) -> String {
         Body::ConfigInvalid { message } => {
             format!("the settings cannot be used, the old ones stay: {}", one_line(message, QUOTED))
         }
-        Body::LimitsChanged { limits: new } => format!("limits are now {}", limits(new)),
+        Body::LimitsChanged { limits: new, .. } => format!("limits are now {}", limits(new)),
         Body::CapabilityDegraded { capability, reason, .. } => {
             format!("goes on without {}: {}", one_line(capability, 60), one_line(reason, QUOTED))
         }

@@ -175,9 +175,7 @@ pub enum Input {
     Settings {
         /// In force from the next iteration.
         rules: Box<Rules>,
-        /// New limits, where they changed.
-        limits: Option<Limits>,
-        /// `config_changed` events.
+        /// What to say about them: `config_changed`, `limits_changed`.
         changes: Vec<Body>,
     },
     /// A person asks for another provider.

@@ -54,7 +54,7 @@ pub struct Machine {
     lost: u32,
     /// The tree before the first call is known.
     pub(super) base_known: bool,
-    staged: Option<(Rules, Option<Limits>, Vec<Body>)>,
+    staged: Option<(Rules, Vec<Body>)>,
     switch: Option<String>,
     /// Before this time no attempt begins.
     pub(super) not_before: Option<(Timestamp, WaitReason, String)>,
@@ -132,7 +132,7 @@ impl Machine {
             Input::GatesEnded { token, reports } => self.gates_ended(token, reports),
             Input::Timer(generation) if generation == self.generation => self.timer(),
             Input::Timer(_) => {}
-            Input::Settings { rules, limits, changes } => self.settings(*rules, limits, changes),
+            Input::Settings { rules, changes } => self.settings(*rules, changes),
             Input::Switch(SwitchRequest { to }) => {
                 self.switch = Some(to);
                 self.settle();
@@ -369,23 +369,19 @@ impl Machine {
 
     // --- settings ---
 
-    fn settings(&mut self, rules: Rules, limits: Option<Limits>, changes: Vec<Body>) {
-        let limits = limits.or_else(|| self.staged.as_ref().and_then(|(_, limits, _)| limits.clone()));
-        let mut said = self.staged.take().map_or_else(Vec::new, |(_, _, said)| said);
+    fn settings(&mut self, rules: Rules, changes: Vec<Body>) {
+        let mut said = self.staged.take().map_or_else(Vec::new, |(_, said)| said);
         said.extend(changes);
-        self.staged = Some((rules, limits, said));
+        self.staged = Some((rules, said));
         self.settle();
     }
 
     /// New settings and another provider come in where nothing is in flight.
     fn take_in_settings(&mut self) {
-        if let Some((rules, limits, changes)) = self.staged.take() {
+        if let Some((rules, changes)) = self.staged.take() {
             self.rules = rules;
             for change in changes {
                 self.push(change);
-            }
-            if let Some(limits) = limits.filter(|new| self.session().is_some_and(|s| s.limits != *new)) {
-                self.push(Body::LimitsChanged { limits });
             }
         }
         if let Some(to) = self.switch.take()

@@ -169,8 +169,14 @@ fn the_database_of_schema_1_loads() {
     let opened = open(&project).unwrap();
     assert_eq!((&*opened.state, opened.recovery), (&expected, None));
     drop(opened.db);
+    // From its journal a later version may fold more than was stored then.
     fs::remove_file(&project.paths.state_db).unwrap();
-    assert_eq!(*open(&project).unwrap().state, expected);
+    let rebuilt = open(&project).unwrap().state;
+    let counters = |state: &State| {
+        let session = state.session.as_ref().map(|s| (s.id, s.iteration, s.finished, s.attempt, s.retries));
+        (state.seq, session, state.inbox.clone())
+    };
+    assert_eq!(counters(&rebuilt), counters(&expected));
 }
 
 #[test]
