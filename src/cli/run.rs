@@ -74,7 +74,7 @@ pub fn run(
         .map_err(|error| CliError::failed_to(format!("start the runtime: {error}")))?;
     let ready = runtime.block_on(prepare(args, project, environment, clock, output))?;
     let show: Box<dyn Show> =
-        if args.json { Box::new(JsonLines::new()) } else { Box::new(Words::new(output)) };
+        if args.json { Box::new(JsonLines::new(output)) } else { Box::new(Words::new(output)) };
     let (shower, shown) =
         Shower::start(show).map_err(|error| CliError::failed_to(format!("start a thread: {error}")))?;
     let (ctx, db) = context(ready, environment, clock, shower);

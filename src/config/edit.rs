@@ -14,6 +14,9 @@ use super::keys;
 use super::layer;
 use super::load::{Files, Settings, Sources, resolve};
 
+/// Locked by whoever edits the settings file beside it.
+const EDITORS_LOCK: &str = ".config.lock";
+
 /// What an edit did.
 #[derive(Debug)]
 pub struct Edited {
@@ -34,7 +37,7 @@ pub fn set(sources: &Sources, key: &str, text: &str) -> Result<Edited, ConfigErr
     let origin = Origin::CommandLine("`config set`".to_owned());
     let (_, setting) = layer::from_pair(key, text, origin).map_err(ConfigError::Invalid)?;
 
-    let _lock = lock_folder(path).map_err(failed)?;
+    let _lock = lock_beside(path).map_err(failed)?;
     let old_files = sources.read()?;
     let old_text = old_files.project.as_deref().unwrap_or_default();
     let invalid = |error: toml_edit::TomlError| failed(io::Error::new(io::ErrorKind::InvalidData, error));
@@ -71,17 +74,18 @@ pub fn set(sources: &Sources, key: &str, text: &str) -> Result<Edited, ConfigErr
     Ok(Edited { change, overridden_by })
 }
 
-/// Holds off other editors while it lives. File systems that cannot lock a folder have none.
-fn lock_folder(path: &Path) -> io::Result<File> {
-    let folder = File::open(path.parent().unwrap_or(Path::new(".")))?;
-    match folder.lock() {
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => folder.lock()?,
-        // NFS wants a writable file for an exclusive lock, which a folder never is.
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::BADF.raw_os_error()) => {}
+/// Holds off other editors while it lives. A file of its own: the settings file is replaced, and the folder's lock
+/// is the journal's, for as long as a session runs.
+fn lock_beside(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    let file = options.write(true).create(true).truncate(false).open(path.with_file_name(EDITORS_LOCK))?;
+    match file.lock() {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => file.lock()?,
+        // A file system without locks.
         Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
         other => other?,
     }
-    Ok(folder)
+    Ok(file)
 }
 
 /// Puts `value` at a dotted key. The key keeps its place and its comments; a new one goes to the end of its
@@ -180,7 +184,7 @@ mod tests {
             assert!(message.contains(want), "{message}");
         }
         assert_eq!(std::fs::read_to_string(path).unwrap(), text);
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file is left");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "only the editors' lock is beside it");
     }
 
     #[test]

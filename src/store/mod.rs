@@ -23,7 +23,7 @@ mod schema;
 mod segments;
 mod status_file;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use ballast::Ballast;
 pub use codec::{EventLine, decode};

@@ -11,10 +11,11 @@ use crate::actors::context::Show;
 use crate::cli::output::Output;
 use crate::domain::event::{Body, Event, Level};
 
-/// Events as they stand in the journal, on stdout.
-#[derive(Debug, Default)]
+/// Events as they stand in the journal, on stdout; what went wrong in words on stderr, too.
+#[derive(Debug)]
 pub struct JsonLines {
-    /// Nobody reads any more.
+    warnings: Words,
+    /// Nobody reads stdout any more.
     closed: AtomicBool,
 }
 
@@ -30,15 +31,17 @@ pub struct Words {
 // === impl JsonLines ===
 
 impl JsonLines {
-    /// On the process's stdout.
-    pub fn new() -> Self {
-        JsonLines::default()
+    /// On the process's stdout and stderr.
+    pub fn new(output: &Output) -> Self {
+        let warnings = Words { quiet: true, ..Words::new(output) };
+        JsonLines { warnings, closed: AtomicBool::new(false) }
     }
 }
 
 impl Show for JsonLines {
-    fn show(&self, _: &Event, line: &str) {
+    fn show(&self, event: &Event, line: &str) {
         write(&mut io::stdout().lock(), line, &self.closed);
+        self.warnings.show(event, line);
     }
 }
 

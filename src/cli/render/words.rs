@@ -4,6 +4,7 @@ use jiff::tz::TimeZone;
 
 use super::names::{gate, phase, reason, wait};
 use crate::cli::format::{between, count, one_line, short_duration, time, usd};
+use crate::domain::claim::DONE;
 use crate::domain::event::{AttemptFinished, Body, Event, Mode, SessionStarted};
 use crate::domain::outcome::{Exit, Outcome};
 use crate::domain::state::{GateResult, Limits, Phase};
@@ -11,8 +12,16 @@ use crate::domain::state::{GateResult, Limits, Phase};
 /// Most characters of text from outside: answers, reasons, messages.
 const QUOTED: usize = 160;
 
-/// The event in words. Times in it are shown in `zone`. Text from outside is clipped, and cannot command a terminal.
+/// Most characters of a line, whatever is in it.
+const LINE: usize = 500;
+
+/// The event in words, on one line. Times in it are shown in `zone`. Text from outside is clipped, and cannot command a
+/// terminal.
 pub fn words(event: &Event, zone: &TimeZone) -> String {
+    one_line(&say(event, zone), LINE)
+}
+
+fn say(event: &Event, zone: &TimeZone) -> String {
     let provider = event.provider.as_deref().unwrap_or("the agent");
     let at = |until| time(until, zone, event.time);
     let number = event.iteration.unwrap_or(0);
@@ -223,9 +232,10 @@ fn names(names: &[String]) -> String {
     one_line(&names.join(", "), QUOTED)
 }
 
-/// `: text`, or nothing.
+/// `: text`, or nothing. An agent's bare claim says nothing that the event does not.
 fn after(text: &str) -> String {
     let text = one_line(text, QUOTED);
+    let text = if text == DONE { String::new() } else { text };
     if text.is_empty() { text } else { format!(": {text}") }
 }
 
@@ -248,4 +258,32 @@ pub(super) fn is_bad(body: &Body) -> bool {
             ..
         }
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::EventId;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_event_has_words_on_one_line(body in crate::store::testing::body()) {
+            let event = Event {
+                id: EventId(ulid::Ulid::nil()),
+                seq: 1,
+                time: crate::store::testing::noon(),
+                level: body.level(),
+                session: None,
+                lane: None,
+                iteration: None,
+                attempt: None,
+                provider: None,
+                body,
+            };
+            let text = words(&event, &TimeZone::UTC);
+            prop_assert!(!text.is_empty() && !text.contains(char::is_control), "{text:?}");
+            prop_assert!(text.chars().count() < 600, "{text}");
+        }
+    }
 }

@@ -1,6 +1,8 @@
 //! `longhaul demo`: a real session in a scratch repository, with an agent that plays a script: it needs no account
 //! and costs nothing. What happens to it is what happens in a night: a limit, a message, a check that fails.
 
+mod story;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -14,32 +16,31 @@ use jiff::tz::TimeZone;
 use super::args::{DemoArgs, RunArgs};
 use super::control;
 use super::error::{CliError, ErrorKind, ExitCode};
-use super::format;
-use super::output::{Output, Style};
+use super::output::Output;
 use super::project::Project;
 use super::run;
 use crate::clock::Clock;
 use crate::config::{DOT, Environment, ProjectPaths};
 use crate::domain::event::{Body, Event};
-use crate::domain::state::GateResult;
 use crate::git::commit_all;
 use crate::providers::resolve::find_program;
 use crate::store::Follower;
+use story::Story;
 
 /// The files of the scratch repository.
 const FILES: [(&str, &str); 2] = [
-    ("SPEC.md", include_str!("../../config/demo/SPEC.md")),
-    ("check.sh", include_str!("../../config/demo/check.sh")),
+    ("SPEC.md", include_str!("../../../config/demo/SPEC.md")),
+    ("check.sh", include_str!("../../../config/demo/check.sh")),
 ];
 
 /// Its settings.
-const SETTINGS: &str = include_str!("../../config/demo/config.toml");
+const SETTINGS: &str = include_str!("../../../config/demo/config.toml");
 
 /// What the agent does.
-const SCRIPT: &str = include_str!("../../config/demo/rehearsal.toml");
+const SCRIPT: &str = include_str!("../../../config/demo/rehearsal.toml");
 
 /// What a person says in mid-run.
-const MESSAGE: &str = include_str!("../../config/demo/message.txt");
+const MESSAGE: &str = include_str!("../../../config/demo/message.txt");
 
 /// Between two looks at what happens.
 const LOOK: Duration = Duration::from_millis(50);
@@ -50,22 +51,6 @@ enum Scratch {
     Temporary(tempfile::TempDir),
     /// Kept.
     Kept(PathBuf),
-}
-
-/// What happened, counted.
-#[derive(Debug, Default, PartialEq)]
-struct Story {
-    iterations: u64,
-    calls: u64,
-    /// Time spent waiting, milliseconds.
-    waited_ms: u64,
-    messages: u64,
-    gates_failed: u64,
-    gates_passed: u64,
-    checkpoints: u64,
-    cost_usd: f64,
-    /// From the first event to the last, milliseconds.
-    took_ms: u64,
 }
 
 /// Runs the demo.
@@ -112,7 +97,7 @@ pub fn demo(
         output.notice(format!("the demo ended early; its folder is {}", kept.display()));
         return Ok(code);
     }
-    for line in story.lines(output) {
+    for line in story.lines(MESSAGE.trim_end(), output) {
         output.line(line)?;
     }
     match scratch {
@@ -275,62 +260,6 @@ impl Scratch {
             Scratch::Temporary(folder) => folder.keep(),
             Scratch::Kept(folder) => folder,
         }
-    }
-}
-
-// === impl Story ===
-
-impl Story {
-    fn of(events: &[Event]) -> Self {
-        let mut story = Story::default();
-        let mut waits_since = None;
-        let millis =
-            |from: jiff::Timestamp, to: jiff::Timestamp| crate::domain::state::millis_between(from, to);
-        for event in events {
-            match &event.body {
-                Body::IterationFinished { .. } => story.iterations += 1,
-                Body::AttemptStarted { .. } => story.calls += 1,
-                Body::AttemptFinished(attempt) => story.cost_usd += attempt.cost_usd.unwrap_or(0.0),
-                Body::WaitStarted { .. } => waits_since = Some(event.time),
-                Body::WaitEnded { .. } => {
-                    story.waited_ms += waits_since.take().map_or(0, |since| millis(since, event.time));
-                }
-                Body::MessageDelivered { .. } => story.messages += 1,
-                Body::GateFinished { result: GateResult::Passed, .. } => story.gates_passed += 1,
-                Body::GateFinished { .. } => story.gates_failed += 1,
-                Body::CheckpointCreated { .. } => story.checkpoints += 1,
-                _ => {}
-            }
-        }
-        if let (Some(first), Some(last)) = (events.first(), events.last()) {
-            story.took_ms = millis(first.time, last.time);
-        }
-        story
-    }
-
-    fn lines(&self, output: &Output) -> Vec<String> {
-        let heading = format!("What happened in {}:", format::short_duration(self.took_ms));
-        let mut lines = vec![String::new(), output.styled(Style::Bold, &heading).into_owned()];
-        let (iterations, calls) =
-            (format::count(self.iterations, "iteration"), format::count(self.calls, "call"));
-        lines.push(format!("  {iterations} of work, {calls} of the agent"));
-        if self.waited_ms > 0 {
-            let time = format::short_duration(self.waited_ms);
-            lines.push(format!("  a usage limit: it waited {time} for the reset, and went on by itself"));
-        }
-        if self.messages > 0 {
-            lines.push(format!("  somebody said “{}”: it was in the next prompt, once", MESSAGE.trim_end()));
-        }
-        let failed = format::count(self.gates_failed, "time");
-        if self.gates_passed > 0 {
-            lines.push(format!("  the gate failed {failed}, then passed: only then did \"done\" count"));
-        }
-        let checkpoints = format::count(self.checkpoints, "checkpoint");
-        lines.push(format!(
-            "  {checkpoints} to go back to, {} spent, if it had been real",
-            format::usd(self.cost_usd)
-        ));
-        lines
     }
 }
 

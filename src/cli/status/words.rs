@@ -1,102 +1,18 @@
-//! `longhaul status`: what the session of a project is doing. Changes nothing, and works beside a running session,
-//! without one, and on a damaged store.
-
-use std::fs;
-use std::path::{Path, PathBuf};
+//! The report of `longhaul status` for people.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use serde::Serialize;
 
-use super::args::JsonArgs;
-use super::error::{CliError, ErrorKind, ExitCode};
-use super::format;
-use super::output::{Output, Style, plain};
-use super::project::Project;
-use super::render;
+use super::{Report, Signals};
+use crate::cli::format;
+use crate::cli::output::{Output, Style, plain};
+use crate::cli::render;
+use crate::domain::claim::DONE;
 use crate::domain::state::{GateResult, Phase, Reason};
-use crate::domain::status::{DiskSpace, Facts, SessionStatus, Status};
-use crate::intake::inbox::Waiting;
-use crate::intake::space;
-use crate::store;
-
-/// What is printed: the projection, and what the signal files say at this moment.
-#[derive(Debug, Serialize)]
-struct Report {
-    #[serde(flatten)]
-    status: Status,
-    signals: Signals,
-}
-
-/// Signal files that are there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-struct Signals {
-    pause: bool,
-    stop: bool,
-}
-
-/// Runs the command.
-///
-/// # Errors
-/// The store cannot be read at all.
-pub fn status(arguments: JsonArgs, project: &Project, output: &mut Output) -> Result<ExitCode, CliError> {
-    let report = look(project, output)?;
-    if arguments.json {
-        output.json(&report)?;
-    } else {
-        for line in words(&report, &project.zone, project.clock.now(), output) {
-            output.line(line)?;
-        }
-    }
-    Ok(ExitCode::Done)
-}
-
-fn look(project: &Project, output: &mut Output) -> Result<Report, CliError> {
-    let paths = &project.paths;
-    // Before the state is read.
-    let mail = Waiting::list(paths);
-    let found = store::inspect(&project.store_paths()).map_err(|error| {
-        CliError::new(ErrorKind::Failed, format!("failed to {error}"))
-            .hinted("`longhaul events` shows what the journal has, `longhaul doctor` looks for the cause")
-    })?;
-    let problem = found.problem.as_ref().map(|why| {
-        let shown = match &found.rebuilt_from {
-            Some(from) => {
-                format!("what is shown was rebuilt from {from}; the next `longhaul run` repairs it")
-            }
-            None => "nothing could be rebuilt; `longhaul run --fresh` starts anew and keeps the bad file"
-                .to_owned(),
-        };
-        format!("the store is corrupt: {why}; {shown}")
-    });
-    let facts = Facts {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        project: paths.root.display().to_string(),
-        pid: project.holder().map(|holder| holder.pid),
-        problem,
-        disk: disk_space(project),
-        min_free_bytes: project.config_or_defaults(output)?.disk.min_free,
-    };
-    let mut status = Status::of(&found.state, &facts, project.clock.now());
-    status.inbox.queued += mail.count(&|id| found.state.inbox.knows(id));
-    let there = |path: &Path| fs::symlink_metadata(path).is_ok();
-    let signals = Signals { pause: there(&paths.pause), stop: there(&paths.stop) };
-    Ok(Report { status, signals })
-}
-
-/// The file systems in use, each once.
-pub(super) fn disk_space(project: &Project) -> Vec<DiskSpace> {
-    let temporary = project.environment.get("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
-    let paths = [project.paths.root.clone(), project.paths.dot.clone(), temporary];
-    let places = space::places(&paths);
-    let spaces = places.iter().filter_map(|place| space::measure(place).ok());
-    spaces.map(|s| DiskSpace { path: s.path, free_bytes: s.free_bytes, free_inodes: s.free_inodes }).collect()
-}
-
-// === words ===
+use crate::domain::status::{DiskSpace, GateStatus, SessionStatus, Status};
 
 /// The report for people, in lines.
-fn words(report: &Report, zone: &TimeZone, now: Timestamp, output: &Output) -> Vec<String> {
+pub(super) fn words(report: &Report, zone: &TimeZone, now: Timestamp, output: &Output) -> Vec<String> {
     let Report { status, signals } = report;
     let mut lines = Vec::new();
     let mut row = |name: &str, text: String| {
@@ -120,7 +36,9 @@ fn words(report: &Report, zone: &TimeZone, now: Timestamp, output: &Output) -> V
         let waiting = if status.running { "for the next prompt" } else { "for the next `longhaul run`" };
         row("messages", format!("{} {waiting}", format::count(status.inbox.queued as u64, "message")));
     }
-    row("disk", disk(status));
+    if !status.disk.file_systems.is_empty() {
+        row("disk", disk(status));
+    }
     lines.insert(0, heading);
     let asked = match (signals.stop, signals.pause) {
         (true, _) => Some("STOP"),
@@ -204,7 +122,7 @@ fn rows(
             format!("until {} (in {}){why}", format::time(until, zone, now), format::between(now, until)),
         );
     }
-    if !session.detail.is_empty() {
+    if !session.detail.is_empty() && session.detail != DONE {
         row("detail", session.detail.clone());
     }
     if session.retries > 0 || session.last_outcome.as_deref().is_some_and(|outcome| outcome != "completed") {
@@ -254,7 +172,7 @@ fn budget(status: &Status) -> String {
 }
 
 fn gates(status: &Status, now: Timestamp) -> String {
-    let gate = |gate: &crate::domain::status::GateStatus| {
+    let gate = |gate: &GateStatus| {
         format!("{} {} {} ago", gate.name, render::gate(gate.result), format::between(gate.time, now))
     };
     status.gates.iter().map(gate).collect::<Vec<_>>().join(", ")
@@ -311,46 +229,78 @@ fn advice(status: &Status, session: &SessionStatus, signals: Signals) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::Value;
+    use crate::domain::event::{Body, SessionStarted};
+    use crate::domain::state::WaitReason;
+    use crate::domain::status::Facts;
+    use crate::store::testing::{Author, fold, noon};
+    use jiff::SignedDuration;
 
-    fn run(project: &Project, json: bool) -> (String, String) {
-        let (mut output, captured) = Output::captured();
-        assert_eq!(status(JsonArgs { json }, project, &mut output), Ok(ExitCode::Done));
-        (captured.out(), captured.err())
+    const NONE: Signals = Signals { pause: false, stop: false };
+
+    /// What is shown ten minutes after `bodies` happened to a session.
+    fn shown(bodies: Vec<Body>, pid: Option<u32>, signals: Signals) -> String {
+        let started = SessionStarted {
+            version: "0.1.0".into(),
+            project: "/p".into(),
+            mode: Default::default(),
+            complexity: "simple".into(),
+            spec: Some("/p/SPEC.md".into()),
+            limits: Default::default(),
+            chain: vec!["claude".into()],
+            overrides: Vec::new(),
+            agent: Vec::new(),
+        };
+        let bodies = std::iter::once(Body::SessionStarted(Box::new(started))).chain(bodies);
+        let drafts = Author::new().batch(bodies).into_iter().zip(1..);
+        let events: Vec<_> = drafts.map(|(draft, seq)| draft.at(seq)).collect();
+        let now = noon() + SignedDuration::from_mins(10);
+        let facts = Facts { pid, project: "/p".into(), ..Facts::default() };
+        let report = Report { status: Status::of(&fold(&events), &facts, now), signals };
+        let (output, _) = Output::captured();
+        words(&report, &TimeZone::UTC, now, &output).join("\n")
+    }
+
+    fn paused(reason: Reason) -> Body {
+        Body::SessionPaused { reason, detail: "so it is".into(), in_flight: false }
     }
 
     #[test]
-    fn without_a_session() {
-        let dir = tempfile::tempdir().unwrap();
-        let project = Project::at(dir.path());
-        let (out, err) = run(&project, true);
-        let status: Value = serde_json::from_str(&out).unwrap();
-        assert_eq!(status["session"], Value::Null);
-        assert_eq!(status["project"], project.paths.root.to_str().unwrap());
-        assert!(status["disk"]["file_systems"][0]["free_bytes"].as_u64().is_some());
-        assert_eq!(err, "");
-        let (out, _) = run(&project, false);
-        assert!(out.starts_with("○ no session has run here yet\n  project     /"), "{out}");
-        assert!(out.ends_with("\nnext: `longhaul run` starts a session\n"), "{out}");
-        assert_eq!(fs::read_dir(&project.paths.dot).unwrap().count(), 0, "nothing was made");
+    fn a_wait_says_for_what_and_until_when() {
+        let until = noon() + SignedDuration::from_mins(40);
+        let wait = Body::WaitStarted { until, why: WaitReason::CoolDown, detail: String::new() };
+        let text = shown(vec![Body::IterationStarted {}, wait], Some(7), NONE);
+        assert!(text.starts_with("● waiting (rate limit) for 9m"), "{text}");
+        assert!(text.contains("(in 30m): all accounts are at their limits"), "{text}");
+        assert!(!text.contains("next:"), "nothing is to be done: {text}");
     }
 
     #[test]
-    fn messages_on_disk_count() {
-        let dir = tempfile::tempdir().unwrap();
-        let project = Project::at(dir.path());
-        fs::write(&project.paths.human_input, "one").unwrap();
-        let (out, _) = run(&project, false);
-        assert!(out.contains("  messages    1 message for the next `longhaul run`\n"), "{out}");
+    fn a_pause_says_what_to_do() {
+        for (reason, want) in [
+            (Reason::Requested, "next: `longhaul resume` goes on"),
+            (Reason::AuthRequired, "next: log in with the provider's own command, then `longhaul resume`"),
+            (Reason::BudgetExceeded, "next: raise it with `longhaul config set budget.usd N`"),
+        ] {
+            let text = shown(vec![paused(reason)], Some(7), NONE);
+            assert!(text.starts_with("● paused (") && text.contains("so it is"), "{text}");
+            assert!(text.ends_with(want), "{text}");
+        }
+        let text = shown(vec![paused(Reason::Requested)], None, NONE);
+        assert!(text.ends_with("next: `longhaul run` goes on from there"), "{text}");
     }
 
     #[test]
-    fn bad_settings_hide_nothing() {
-        let dir = tempfile::tempdir().unwrap();
-        let project = Project::at(dir.path());
-        fs::write(&project.paths.config, "nonsense = 1").unwrap();
-        let (out, err) = run(&project, true);
-        assert!(out.contains("\"min_free_bytes\":100000000"), "{out}");
-        assert!(err.contains("warning: the settings cannot be used"), "{err}");
+    fn a_dead_supervisor_and_a_waiting_stop_are_told() {
+        let text = shown(vec![Body::IterationStarted {}], None, NONE);
+        assert!(text.starts_with("● cut off (was running) for 9m"), "{text}");
+        assert!(
+            text.ends_with("next: its supervisor is gone; `longhaul run` goes on from the last saved state"),
+            "{text}"
+        );
+        let stop = Signals { stop: true, ..NONE };
+        let text = shown(vec![Body::IterationStarted {}], Some(7), stop);
+        assert!(text.contains("signal      STOP is there"), "{text}");
+        let text = shown(vec![paused(Reason::Requested)], Some(7), Signals { pause: true, ..NONE });
+        assert!(!text.contains("PAUSE is there"), "it is obeyed: {text}");
     }
 }

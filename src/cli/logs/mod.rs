@@ -1,9 +1,10 @@
 //! `longhaul logs`: what agents printed, attempt by attempt.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::fs::{self, File};
-use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+mod tail;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -13,30 +14,13 @@ use super::error::{CliError, ErrorKind, ExitCode};
 use super::follow;
 use super::output::{Output, Style, plain};
 use super::project::Project;
-
-/// How much is read at once.
-const CHUNK: u64 = 64 << 10;
-
-/// Files that a stream may have at one time.
-const PARTS: usize = 3;
+use tail::{Tail, parts};
 
 /// An attempt: iteration, number within it.
 type Attempt = (u64, u32);
 
 /// The logs of an attempt, by stream: `stderr`, `stdout`.
 type Streams = BTreeMap<&'static str, PathBuf>;
-
-/// Reads one stream of an attempt to the end that it has now. The end of a long one stands in files beside it until
-/// the attempt is over (see [`AttemptLog`](crate::process::AttemptLog)).
-#[derive(Debug)]
-struct Tail {
-    base: PathBuf,
-    /// Files still to be read, the next one last.
-    parts: Vec<PathBuf>,
-    /// What has been read, the present one last. They are told by their inodes, as `.tail` becomes `.tail.1`; open
-    /// ones cannot be given to another file.
-    open: VecDeque<File>,
-}
 
 /// Prints pieces of streams with headings between them, as `tail -f` does.
 struct Printer<'a> {
@@ -185,79 +169,6 @@ fn cannot_read(path: &Path, error: &io::Error) -> CliError {
     CliError::failed_to(format_args!("read {}: {error}", path.display()))
 }
 
-// === impl Tail ===
-
-/// The files of a stream in the order of their content.
-fn parts(base: &Path) -> [PathBuf; PARTS] {
-    let beside = |suffix: &str| {
-        let mut name = base.as_os_str().to_owned();
-        name.push(suffix);
-        PathBuf::from(name)
-    };
-    [base.to_owned(), beside(".tail.1"), beside(".tail")]
-}
-
-impl Tail {
-    fn new(base: &Path) -> Self {
-        Tail { base: base.to_owned(), parts: parts(base).into_iter().rev().collect(), open: VecDeque::new() }
-    }
-
-    /// The next piece; empty at the present end.
-    fn read(&mut self) -> io::Result<Vec<u8>> {
-        loop {
-            if let Some(file) = self.open.back_mut() {
-                let mut piece = Vec::new();
-                file.take(CHUNK).read_to_end(&mut piece)?;
-                if !piece.is_empty() {
-                    return Ok(piece);
-                }
-            }
-            let Some(next) = self.next()? else { return Ok(Vec::new()) };
-            // What was written after the end was found, and before the next file was made.
-            let mut rest = Vec::new();
-            if let Some(file) = self.open.back_mut() {
-                file.read_to_end(&mut rest)?;
-            }
-            self.open.push_back(next);
-            if self.open.len() > PARTS {
-                self.open.pop_front();
-            }
-            if !rest.is_empty() {
-                return Ok(rest);
-            }
-        }
-    }
-
-    /// The next file of the stream, if there is one.
-    fn next(&mut self) -> io::Result<Option<File>> {
-        if self.parts.is_empty() {
-            // From here on only newer ones can come.
-            let [_, older, newest] = parts(&self.base);
-            self.parts = vec![newest, older];
-        }
-        while let Some(path) = self.parts.pop() {
-            let file = match File::open(&path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                file => file?,
-            };
-            if !self.knows(&file)? {
-                return Ok(Some(file));
-            }
-        }
-        Ok(None)
-    }
-
-    fn knows(&self, file: &File) -> io::Result<bool> {
-        let inode = file.metadata()?.ino();
-        for known in &self.open {
-            if known.metadata()?.ino() == inode {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-}
-
 // === impl Printer ===
 
 impl Printer<'_> {
@@ -303,7 +214,6 @@ fn take_text(bytes: &mut Vec<u8>) -> String {
 mod tests {
     use super::*;
     use crate::cli::args::{Cli, Command};
-    use crate::process::{AttemptLog, RawLog, Stream};
     use clap::Parser;
 
     fn run(project: &Project, line: &str) -> (Result<ExitCode, CliError>, String, String) {
@@ -352,31 +262,6 @@ mod tests {
         let (_dir, project) = project(&[]);
         assert_eq!(run(&project, "").2, "no agent has printed anything here yet\n");
         assert_eq!(run(&project, "--json").1, "[]\n");
-    }
-
-    /// Writes a flood piece by piece and reads after each: everything that was not dropped is read once, in order.
-    #[test]
-    fn a_flood_is_followed_through_its_parts() {
-        let (_dir, project) = project(&[]);
-        let base = project.paths.logs.join("000001-1");
-        let mut log = AttemptLog::new(&base, 4096);
-        let mut tail = Tail::new(&project.paths.logs.join("000001-1.stdout.log"));
-        let mut read = Vec::new();
-        let mut take = |tail: &mut Tail| loop {
-            let piece = tail.read().unwrap();
-            if piece.is_empty() {
-                break;
-            }
-            read.extend(piece);
-        };
-        let lines: Vec<String> = (0..2000).map(|n| format!("line {n}\n")).collect();
-        for piece in lines.chunks(20) {
-            log.write(Stream::Stdout, piece.concat().as_bytes()).unwrap();
-            take(&mut tail);
-        }
-        log.finish().unwrap();
-        take(&mut tail);
-        assert!(String::from_utf8(read).unwrap() == lines.concat());
     }
 
     #[test]
