@@ -8,7 +8,9 @@ use longhaul::cli::args::{Cli, Command, LogLevel, asks_version, parse};
 use longhaul::cli::error::{CliError, ExitCode};
 use longhaul::cli::output::{Colour, Output};
 use longhaul::cli::project::Project;
-use longhaul::cli::{completions, config, control, demo, doctor, events, gates, init, logs, provider, run, status};
+use longhaul::cli::{
+    completions, config, control, demo, doctor, events, gates, init, logs, provider, run, status,
+};
 use longhaul::config::Environment;
 use longhaul::process;
 

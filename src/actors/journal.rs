@@ -118,7 +118,10 @@ impl Journal {
             if let Some(committed) = commits.back() {
                 project_status(&ctx, committed);
             }
-            commits.iter().flat_map(|committed| committed.events.iter()).for_each(|event| tell_scripts(&ctx, event));
+            commits
+                .iter()
+                .flat_map(|committed| committed.events.iter())
+                .for_each(|event| tell_scripts(&ctx, event));
             JournalMsg::JobDone(Box::new(Job { files }))
         });
     }
@@ -147,7 +150,8 @@ fn tell_scripts(ctx: &ProjectCtx, event: &Event) {
     let folder = &ctx.store_paths.signals;
     let put = |name: &str| {
         let text = serde_json::to_vec(event).unwrap_or_default();
-        let written = std::fs::create_dir_all(folder).and_then(|()| replace(&folder.join(name), &text, false));
+        let written =
+            std::fs::create_dir_all(folder).and_then(|()| replace(&folder.join(name), &text, false));
         if let Err(error) = written {
             tracing::warn!(%error, name, "cannot tell scripts");
         }

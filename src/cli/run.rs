@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::RecvTimeoutError;
 use std::sync::Arc;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use ractor::Actor;
@@ -185,7 +185,9 @@ fn acquire(store_paths: &StorePaths, clock: Clock) -> Result<ProjectLock, CliErr
 
 /// Takes `call.lock`, which the keepers of a dead supervisor hold as long as one of its calls lives.
 async fn calls_of_the_dead(paths: &ProjectPaths) -> Result<File, CliError> {
-    if let Some(lock) = process::wait_for_call_lock(&paths.call_lock, CALLS_END).await.map_err(CliError::failed_to)? {
+    if let Some(lock) =
+        process::wait_for_call_lock(&paths.call_lock, CALLS_END).await.map_err(CliError::failed_to)?
+    {
         return Ok(lock);
     }
     // Whoever holds it longer than it takes to end a call does not obey: it is ended by what we know of it.
@@ -195,9 +197,13 @@ async fn calls_of_the_dead(paths: &ProjectPaths) -> Result<File, CliError> {
     markers.extend(session.map(|id| OsString::from(format!("LONGHAUL_SESSION={id}"))));
     let targets = Targets { processes: Vec::new(), markers };
     let swept = tokio::task::spawn_blocking(move || process::sweep(&targets, Duration::ZERO)).await;
-    tracing::warn!(swept = swept.map_or(0, |s| s.len()), "calls of an earlier session did not end by themselves");
+    tracing::warn!(
+        swept = swept.map_or(0, |s| s.len()),
+        "calls of an earlier session did not end by themselves"
+    );
     let file = File::options().read(true).write(true).create(true).truncate(false).open(&paths.call_lock);
-    let file = file.map_err(|error| CliError::failed_to(format!("open {}: {error}", paths.call_lock.display())))?;
+    let file =
+        file.map_err(|error| CliError::failed_to(format!("open {}: {error}", paths.call_lock.display())))?;
     // Held or not: a restart is never refused.
     let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
     Ok(file)
@@ -267,7 +273,9 @@ fn durability(loaded: &Loaded) -> Durability {
 
 fn store_error(error: StoreError) -> CliError {
     let hint = match &error {
-        StoreError::Unrecoverable { .. } => "`longhaul run --fresh` starts a new session; the damaged files are kept",
+        StoreError::Unrecoverable { .. } => {
+            "`longhaul run --fresh` starts a new session; the damaged files are kept"
+        }
         _ if error.is_full() => "make room on the disk, then start again",
         _ => "`longhaul doctor` looks for what is wrong",
     };
@@ -297,7 +305,8 @@ fn providers(
     let registry =
         Registry::load(&folders).map_err(|error| CliError::new(ErrorKind::Config, error.to_string()))?;
     let chain = loaded.config.provider_chain();
-    let script = if agent.is_none() && chain.contains(&"rehearsal") { Some(script(loaded, paths)?) } else { None };
+    let script =
+        if agent.is_none() && chain.contains(&"rehearsal") { Some(script(loaded, paths)?) } else { None };
     let own = &loaded.config.providers;
     let paths = own.iter().filter_map(|(name, own)| Some((name.clone(), own.path.clone()?))).collect();
     Ok(ProviderBook::new(registry, agent, &paths, script))
@@ -308,8 +317,11 @@ fn script(loaded: &Loaded, paths: &ProjectPaths) -> Result<Script, CliError> {
     let named = loaded.config.providers.get("rehearsal").and_then(|own| own.path.clone());
     let path = named.map_or_else(|| paths.dot.join("rehearsal.toml"), |path| paths.root.join(path));
     let text = std::fs::read_to_string(&path).map_err(|error| {
-        CliError::new(ErrorKind::ProviderUnusable, format!("provider `rehearsal` has no script: {}: {error}", path.display()))
-            .hinted("write one, or name another with `longhaul config set providers.rehearsal.path FILE`")
+        CliError::new(
+            ErrorKind::ProviderUnusable,
+            format!("provider `rehearsal` has no script: {}: {error}", path.display()),
+        )
+        .hinted("write one, or name another with `longhaul config set providers.rehearsal.path FILE`")
     })?;
     Script::parse(&path, &text).map_err(|error| CliError::new(ErrorKind::Config, error.to_string()))
 }
@@ -357,7 +369,8 @@ fn preflight(
         }
     }
     let tells_cost = providers.definition(primary).is_some_and(|definition| definition.tells_cost());
-    if loaded.config.budget.usd.is_some() && loaded.config.budget.assume_usd_per_call.is_none() && !tells_cost {
+    if loaded.config.budget.usd.is_some() && loaded.config.budget.assume_usd_per_call.is_none() && !tells_cost
+    {
         let message = format!("a budget needs to know what a call costs, and `{primary}` does not tell");
         return Err(CliError::new(ErrorKind::Config, message)
             .hinted("say what to count per call: `longhaul config set budget.assume_usd_per_call 0.50`"));
@@ -366,7 +379,11 @@ fn preflight(
 }
 
 /// The spec: as given, else as the session had it, else SPEC.md where there is one.
-fn spec(args: &RunArgs, session: Option<&Session>, paths: &ProjectPaths) -> Result<Option<PathBuf>, CliError> {
+fn spec(
+    args: &RunArgs,
+    session: Option<&Session>,
+    paths: &ProjectPaths,
+) -> Result<Option<PathBuf>, CliError> {
     if let Some(given) = &args.spec {
         let path = std::path::absolute(given)
             .map_err(|error| CliError::usage(format!("the spec {}: {error}", given.display())))?;
@@ -381,19 +398,7 @@ fn spec(args: &RunArgs, session: Option<&Session>, paths: &ProjectPaths) -> Resu
 }
 
 fn context(ready: Ready, environment: &Environment, clock: Clock, shower: Shower) -> (Arc<ProjectCtx>, Db) {
-    let Ready {
-        paths,
-        lock,
-        calls,
-        db,
-        state,
-        loaded,
-        files,
-        sources,
-        providers,
-        request,
-        found,
-    } = ready;
+    let Ready { paths, lock, calls, db, state, loaded, files, sources, providers, request, found } = ready;
     let ctx = ProjectCtx::new(ProjectParts {
         paths,
         clock,

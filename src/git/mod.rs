@@ -74,13 +74,13 @@ mod wildmatch;
 
 pub use backend::{Change, ChangeKind, Changes, Head};
 pub use checkpoint::{Checkpoint, CheckpointDetails, CheckpointMeta};
-pub use environment::Environment;
 pub use commit_all::commit_all;
+pub use environment::Environment;
 pub use error::GitError;
 pub use folder::{FolderState, FolderWatch};
 pub use id::{CommitId, InvalidObjectId, ObjectId, TreeId};
-pub use opening::Opening;
 pub use init::{exclude, init};
+pub use opening::Opening;
 pub use program::{Call, Output, Program, ProgramError};
 pub use repo::{Durability, Repo, Route, Snapshot};
 pub use vcs::{Look, Vcs};

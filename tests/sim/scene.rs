@@ -103,13 +103,7 @@ impl Scene {
     }
 }
 
-fn open(
-    paths: ProjectPaths,
-    script: &str,
-    seed: u64,
-    clock: Clock,
-    shower: Shower,
-) -> (Arc<ProjectCtx>, Db) {
+fn open(paths: ProjectPaths, script: &str, seed: u64, clock: Clock, shower: Shower) -> (Arc<ProjectCtx>, Db) {
     let sources = Sources { project: Some(paths.config.clone()), ..Sources::default() };
     let files = sources.read().unwrap();
     let loaded = load(&sources).unwrap();

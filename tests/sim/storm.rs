@@ -78,8 +78,8 @@ weights = { completed = 75, overloaded = 3, network_down = 3, rate_limited = 3, 
 
 /// Who can die. The host is the root: with it goes the program.
 const ACTORS: [&str; 12] = [
-    "store", "journal", "signals", "repo", "gates", "session", "lane", "provider", "accounts", "disk", "watcher",
-    "project",
+    "store", "journal", "signals", "repo", "gates", "session", "lane", "provider", "accounts", "disk",
+    "watcher", "project",
 ];
 
 #[test]

@@ -133,7 +133,10 @@ fn no_restart_is_lost(events: &[Event], deaths: &BTreeMap<&str, u32>) {
     println!("restarts told: {told:?}");
     for (who, died) in deaths.iter().filter(|(who, _)| **who != "provider") {
         let told = told.get(who).copied().unwrap_or(0);
-        assert!(told <= *died + 3 && told + died / 5 + 2 >= *died, "{who}: died {died} times, told {told} times");
+        assert!(
+            told <= *died + 3 && told + died / 5 + 2 >= *died,
+            "{who}: died {died} times, told {told} times"
+        );
     }
 }
 

@@ -41,7 +41,13 @@ pub struct Begin {
 
 impl Machine {
     /// Begins: starts a session or goes on with the last one, and takes the first step.
-    pub fn begin(&mut self, mut begin: Begin, signals: Signals, state: &State, now: Timestamp) -> Vec<Action> {
+    pub fn begin(
+        &mut self,
+        mut begin: Begin,
+        signals: Signals,
+        state: &State,
+        now: Timestamp,
+    ) -> Vec<Action> {
         self.rebase(state, now);
         let resume = signals.resume;
         self.signals = Signals { resume: false, ..signals };
