@@ -120,7 +120,7 @@ fn open(paths: ProjectPaths, script: &str, seed: u64, clock: Clock, shower: Show
         state: opened.state,
         request: RunRequest::default(),
         env: BTreeMap::new(),
-        providers: ProviderBook::new(Registry::load(&[]).unwrap(), None, Some(script)),
+        providers: ProviderBook::new(Registry::load(&[]).unwrap(), None, &Default::default(), Some(script)),
         keeper: None,
         lock: None,
         shower: Some(shower),

@@ -4,7 +4,8 @@ use super::world::*;
 use crate::domain::event::Body;
 use crate::domain::outcome::{Outcome, Usage};
 use crate::domain::session::{AttemptReport, Begin, Input, Rules};
-use crate::domain::state::{Limits, usd};
+use crate::domain::money::MicroUsd;
+use crate::domain::state::Limits;
 
 fn budget(usd: f64) -> Begin {
     Begin { limits: Limits { budget_usd: Some(usd), ..Limits::default() }, ..begin() }
@@ -30,13 +31,13 @@ fn the_dearest_of_the_latest_calls_is_reserved() {
     cost(&mut w, completed(), Some(2.0));
     w.call();
     assert_eq!(w.session().open.as_ref().unwrap().reserved_usd, Some(3.0));
-    assert_eq!(usd(w.session().budget.reserved), 3.0);
-    assert_eq!(usd(w.session().budget.spent), 6.0);
+    assert_eq!(w.session().budget.reserved.as_usd(), 3.0);
+    assert_eq!(w.session().budget.spent.as_usd(), 6.0);
     let report = w.report(completed());
     w.ended(report);
     w.settle();
     assert_eq!(booked(&w), (Some(3.0), "reservation".into()));
-    assert_eq!((w.phase().as_str(), usd(w.session().budget.spent)), ("paused/budget_exceeded", 9.0));
+    assert_eq!((w.phase().as_str(), w.session().budget.spent.as_usd()), ("paused/budget_exceeded", 9.0));
     let Body::BudgetExceeded { limit_usd, spent_usd, next_usd, .. } = w.last("budget_exceeded").body else {
         panic!()
     };
@@ -53,7 +54,10 @@ fn a_raised_limit_goes_on_by_itself() {
     w.settle();
     assert_eq!(w.phase(), "paused/budget_exceeded", "it holds over a restart");
     let limits = Limits { budget_usd: Some(5.0), ..Limits::default() };
-    w.mark().input(Input::Settings { rules: Box::new(rules()), limits: Some(limits), changes: Vec::new() });
+    w.mark().input(Input::Settings {
+        rules: Box::new(rules()),
+        changes: vec![Body::LimitsChanged { limits, overrides: Vec::new() }],
+    });
     w.settle();
     assert_eq!(w.told(), ["limits_changed", "session_continued", "iteration_started", "attempt_started"]);
 }
@@ -82,8 +86,8 @@ fn a_cut_call_is_booked_at_its_reservation() {
     w.input(Input::LaneLost { token: None, cause: "died".into() });
     w.call = None;
     assert_eq!(booked(&w), (Some(0.25), "reservation".into()));
-    assert_eq!(usd(w.session().budget.spent), 0.75);
-    assert_eq!(w.session().budget.reserved, 0);
+    assert_eq!(w.session().budget.spent.as_usd(), 0.75);
+    assert_eq!(w.session().budget.reserved, MicroUsd::ZERO);
 }
 
 #[test]
@@ -113,7 +117,7 @@ fn unknown_cost_is_counted_as_unknown() {
     let mut w = World::new(rules(), begin());
     cost(&mut w, completed(), None);
     assert_eq!(booked(&w), (None, "unknown".into()));
-    assert_eq!((w.session().budget.spent, w.session().budget.unknown_calls), (0, 1));
+    assert_eq!((w.session().budget.spent, w.session().budget.unknown_calls), (MicroUsd::ZERO, 1));
 }
 
 #[test]
@@ -122,7 +126,7 @@ fn odd_figures_do_no_harm() {
         let mut w = World::new(rules(), budget(10.0));
         cost(&mut w, completed(), Some(odd));
         cost(&mut w, Outcome::Empty, Some(odd));
-        assert_eq!(w.session().budget.spent, 0);
+        assert_eq!(w.session().budget.spent, MicroUsd::ZERO);
     }
     let mut w = World::new(rules(), budget(10.0));
     cost(&mut w, completed(), Some(1e300));

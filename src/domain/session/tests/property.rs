@@ -8,7 +8,8 @@ use crate::domain::accounts::Admission;
 use crate::domain::event::{Body, Event};
 use crate::domain::outcome::{Outcome, Usage};
 use crate::domain::session::{AttemptReport, Begin, Input, Rules, Signals, Stop, SwitchRequest};
-use crate::domain::state::{GateResult, Limits, Phase, Reason, State, micros};
+use crate::domain::money::MicroUsd;
+use crate::domain::state::{GateResult, Limits, Phase, Reason, State};
 
 /// Something that can happen at any time.
 #[derive(Debug, Clone)]
@@ -239,7 +240,8 @@ impl Watch {
                 let gates = if gates { vec!["test".into()] } else { Vec::new() };
                 w.rules = Rules { gates, ..w.rules.clone() };
                 let rules = Box::new(w.rules.clone());
-                w.input(Input::Settings { rules, limits, changes: Vec::new() });
+                let changes = limits.map(|limits| Body::LimitsChanged { limits, overrides: Vec::new() });
+                w.input(Input::Settings { rules, changes: changes.into_iter().collect() });
             }
             Happening::Switch(to) => drop(w.input(Input::Switch(SwitchRequest { to: to.into() }))),
             Happening::LaneDies => {
@@ -359,8 +361,8 @@ impl Watch {
                 let account = self.before.accounts.get(event.provider.as_deref().unwrap());
                 assert!(account.is_none_or(|a| a.is_usable(event.time)), "a hot call: {account:?}");
                 if let Some(limit) = session.limits.budget_usd {
-                    let after = session.budget.spent + reserved_usd.map_or(0, micros);
-                    assert!(after <= micros(limit), "{after} of {limit}");
+                    let after = session.budget.spent.plus(reserved_usd.and_then(MicroUsd::from_usd).unwrap_or_default());
+                    assert!(Some(after) <= MicroUsd::from_usd(limit), "{after} of {limit}");
                 }
             }
             Body::AttemptFinished(a) => {
@@ -373,7 +375,7 @@ impl Watch {
                     outcome if outcome.ends_iteration() => 0,
                     outcome => session.retries + u32::from(crate::domain::session::policy(outcome).counts()),
                 };
-                assert_eq!((after.retries, after.budget.reserved), (retries, 0));
+                assert_eq!((after.retries, after.budget.reserved), (retries, MicroUsd::ZERO));
             }
             Body::WaitStarted { until, .. } => {
                 assert_eq!(session.wait, None, "a wait within a wait");

@@ -13,7 +13,9 @@ fn changed(rules: Rules, limits: Option<Limits>) -> Input {
         new: serde_json::json!(rules.retries),
         live: true,
     };
-    Input::Settings { rules: Box::new(rules), limits, changes: vec![change] }
+    let mut changes = vec![change];
+    changes.extend(limits.map(|limits| Body::LimitsChanged { limits, overrides: Vec::new() }));
+    Input::Settings { rules: Box::new(rules), changes }
 }
 
 #[test]
