@@ -1,13 +1,16 @@
 //! The `longhaul` program: parse, dispatch, exit code.
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::process::ExitCode as Code;
 
 use longhaul::cli::args::{Cli, Command, LogLevel, asks_version, parse};
 use longhaul::cli::error::{CliError, ExitCode};
 use longhaul::cli::output::{Colour, Output};
 use longhaul::cli::project::Project;
-use longhaul::cli::{completions, config, control, demo, doctor, events, gates, init, logs, provider, run, status};
+use longhaul::cli::{
+    completions, config, control, demo, doctor, events, gates, init, logs, provider, run, status,
+};
 use longhaul::config::Environment;
 use longhaul::process;
 
@@ -77,7 +80,8 @@ fn start(
         };
         longhaul::intake::gates::gates_of(&gates, root)
     };
-    let exclude = |_: &std::path::Path| Ok(());
+    let exclude =
+        |root: &std::path::Path| longhaul::git::exclude(root, longhaul::git::Environment::current());
     let hooks = init::InitHooks { detect_gates: &detect, exclude: &exclude };
     init::init(args, &project.paths, &templates, &hooks, output)
 }
@@ -93,5 +97,7 @@ fn log_to_stderr(cli: &Cli) {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     };
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level).with_target(false).init();
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level);
+    log.with_target(false).with_ansi(colours).init();
 }

@@ -45,7 +45,11 @@ impl Actor for AccountsActor {
     type State = Accounts;
     type Arguments = Clock;
 
-    async fn pre_start(&self, _: ActorRef<AccountsMsg>, clock: Clock) -> Result<Accounts, ActorProcessingErr> {
+    async fn pre_start(
+        &self,
+        _: ActorRef<AccountsMsg>,
+        clock: Clock,
+    ) -> Result<Accounts, ActorProcessingErr> {
         Ok(Accounts { clock, known: BTreeMap::new(), buckets: BTreeMap::new() })
     }
 

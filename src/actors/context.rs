@@ -10,16 +10,18 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, watch};
 
-use crate::clock::Clock;
 use super::journal::Shower;
 use super::prompting::SpecCache;
-use crate::config::{Config, Files, Origin, Override, Loaded, ProjectPaths, Settings, Sources};
+use crate::clock::Clock;
+use crate::config::{Config, Files, Loaded, Origin, Override, ProjectPaths, Settings, Sources};
 use crate::domain::backoff::Intensity;
 use crate::domain::event::{Body, Draft};
 use crate::domain::ids::{EventId, IdSource};
 use crate::domain::spec::SpecWarning;
 use crate::domain::state::State;
 use crate::domain::status::Facts;
+use crate::intake::signal_files::resume_path;
+use crate::messages::Slot;
 use crate::messages::accounts::AccountsMsg;
 use crate::messages::disk::{DiskLimits, DiskMsg};
 use crate::messages::gates::GatesMsg;
@@ -29,8 +31,6 @@ use crate::messages::session::{CommitFailed, SessionMsg};
 use crate::messages::signals::SignalsMsg;
 use crate::messages::store::{Committed, StoreMsg};
 use crate::messages::watcher::{WatchedFolder, WatcherMsg};
-use crate::intake::signal_files::resume_path;
-use crate::messages::Slot;
 use crate::process::Keeper;
 use crate::providers::book::ProviderBook;
 use crate::store::{Ballast, Durability, OpenOptions, ProjectLock, StorePaths};
@@ -206,7 +206,11 @@ impl ProjectCtx {
             ids: Mutex::new(IdSource::new(parts.seed)),
             config: watch::Sender::new(Arc::new(parts.loaded.config)),
             sources: parts.sources.clone(),
-            in_force: Mutex::new(InForce { overrides: parts.sources.overrides.clone(), files: parts.files, settings: parts.loaded.settings }),
+            in_force: Mutex::new(InForce {
+                overrides: parts.sources.overrides.clone(),
+                files: parts.files,
+                settings: parts.loaded.settings,
+            }),
             state: watch::Sender::new(parts.state),
             slots: Slots::default(),
             request: parts.request,
@@ -310,7 +314,8 @@ impl ProjectCtx {
     /// A time limit: a person's word, else the provider's own, else the built-in default.
     pub fn limit(&self, key: &str, set: Option<Duration>, provider: Option<Duration>) -> Option<Duration> {
         let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
-        let built_in = in_force.settings.get(key).is_none_or(|setting| matches!(setting.origin, Origin::Default));
+        let built_in =
+            in_force.settings.get(key).is_none_or(|setting| matches!(setting.origin, Origin::Default));
         if built_in { provider.or(set) } else { set }
     }
 

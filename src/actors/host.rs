@@ -102,12 +102,14 @@ impl Host {
             Fallen::Restart { child, after, cause, restarts } => {
                 let actor = self.children.name(child);
                 tracing::warn!(actor, cause, restarts, "an actor died and is started again");
-                let body = crate::domain::event::Body::ActorRestarted { actor: actor.to_owned(), cause, restarts };
+                let body =
+                    crate::domain::event::Body::ActorRestarted { actor: actor.to_owned(), cause, restarts };
                 super::note(&self.ctx, vec![self.ctx.draft(body)]);
                 myself.send_after(after, move || HostMsg::Restart { child });
             }
             Fallen::GiveUp { name, cause } => {
-                self.end(Ended::GaveUp(format!("{name} died too often, the last time of: {cause}")), myself).await;
+                self.end(Ended::GaveUp(format!("{name} died too often, the last time of: {cause}")), myself)
+                    .await;
             }
         }
     }
@@ -155,7 +157,8 @@ fn children(ctx: &Arc<ProjectCtx>, db: Db, host: &ActorRef<HostMsg>) -> Vec<Chil
         ChildSpec::new("watcher", second, move |supervisor| {
             let ctx = ctx.clone();
             async move {
-                let (watcher, _) = Actor::spawn_linked(None, WatcherActor, WatcherArgs::default(), supervisor).await?;
+                let (watcher, _) =
+                    Actor::spawn_linked(None, WatcherActor, WatcherArgs::default(), supervisor).await?;
                 let _ = watcher.cast(ctx.folder_watch());
                 ctx.slots.watcher.fill(watcher.clone());
                 Ok(watcher.get_cell())

@@ -12,7 +12,8 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use super::blocking::away;
 use super::context::{ProjectCtx, Show};
-use crate::domain::event::Event;
+use crate::domain::event::{Body, Event};
+use crate::domain::state::Reason;
 use crate::messages::journal::JournalMsg;
 use crate::messages::store::Committed;
 use crate::store::{Journal as Files, JournalLimits, Reader, replace};
@@ -117,6 +118,10 @@ impl Journal {
             if let Some(committed) = commits.back() {
                 project_status(&ctx, committed);
             }
+            commits
+                .iter()
+                .flat_map(|committed| committed.events.iter())
+                .for_each(|event| tell_scripts(&ctx, event));
             JournalMsg::JobDone(Box::new(Job { files }))
         });
     }
@@ -135,6 +140,34 @@ fn project_status(ctx: &ProjectCtx, committed: &Committed) {
     let text = serde_json::to_vec(&status).unwrap_or_default();
     if let Err(error) = replace(&ctx.store_paths.status, &text, false) {
         tracing::debug!(%error, "cannot write status.json");
+    }
+}
+
+/// What a person has to do, for scripts: a file each, there as long as it holds.
+fn tell_scripts(ctx: &ProjectCtx, event: &Event) {
+    const NEEDS_HUMAN: &str = "NEEDS_HUMAN";
+    const BUDGET_EXCEEDED: &str = "BUDGET_EXCEEDED";
+    let folder = &ctx.store_paths.signals;
+    let put = |name: &str| {
+        let text = serde_json::to_vec(event).unwrap_or_default();
+        let written =
+            std::fs::create_dir_all(folder).and_then(|()| replace(&folder.join(name), &text, false));
+        if let Err(error) = written {
+            tracing::warn!(%error, name, "cannot tell scripts");
+        }
+    };
+    match &event.body {
+        Body::BudgetExceeded { .. } => put(BUDGET_EXCEEDED),
+        Body::SessionPaused { reason, .. } if reason.needs_person() && *reason != Reason::Requested => {
+            put(NEEDS_HUMAN);
+        }
+        Body::SessionContinued { .. } | Body::SessionStarted(_) => {
+            for name in [NEEDS_HUMAN, BUDGET_EXCEEDED] {
+                // Most often there is none.
+                let _ = std::fs::remove_file(folder.join(name));
+            }
+        }
+        _ => {}
     }
 }
 

@@ -254,7 +254,11 @@ impl Lane {
         });
     }
 
-    async fn begin(&mut self, prompted: Prompted, myself: &ActorRef<LaneMsg>) -> Result<(), ActorProcessingErr> {
+    async fn begin(
+        &mut self,
+        prompted: Prompted,
+        myself: &ActorRef<LaneMsg>,
+    ) -> Result<(), ActorProcessingErr> {
         let Prompted { go, ask, folder } = prompted;
         let in_process = matches!(ask.work, prompting::AskWork::Rehearsal(_));
         let Some(call) = self.call.as_mut().filter(|call| call.token == go.token) else { return Ok(()) };
@@ -333,7 +337,9 @@ impl Lane {
         let completed = verdict.outcome.ends_iteration();
         let claimed = match claim {
             Some(text) => Some(("file".to_owned(), clip(text.trim(), ANSWER_KEPT))),
-            None if told.claim == Some(Claim::Done) => Some(("line".to_owned(), clip(told.answer.trim(), ANSWER_KEPT))),
+            None if told.claim == Some(Claim::Done) => {
+                Some(("line".to_owned(), clip(told.answer.trim(), ANSWER_KEPT)))
+            }
             None => None,
         };
         let blocked = match told.claim {
@@ -429,9 +435,7 @@ fn work(ask: prompting::AskWork, prepared: Option<Box<Prepared>>) -> Work {
         (prompting::AskWork::Process { spec, decoder, log, max_line }, Some(prepared)) => {
             Work::Process { prepared, spec, decoder, log, max_line }
         }
-        (prompting::AskWork::Process { .. }, None) => {
-            Work::Failed(StartFailure::Busy("the call".to_owned()))
-        }
+        (prompting::AskWork::Process { .. }, None) => Work::Failed(StartFailure::Busy("the call".to_owned())),
         (prompting::AskWork::Rehearsal(rehearsal), _) => Work::Rehearsal(rehearsal),
         (prompting::AskWork::Failed(failure), _) => Work::Failed(failure),
     }

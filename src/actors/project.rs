@@ -143,7 +143,8 @@ fn children(ctx: &Arc<ProjectCtx>, db: Option<Db>, project: &ActorRef<ProjectMsg
             async move {
                 let db = first.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let (store, _) =
-                    Actor::spawn_linked(None, StoreActor, StoreArgs { ctx: ctx.clone(), db }, supervisor).await?;
+                    Actor::spawn_linked(None, StoreActor, StoreArgs { ctx: ctx.clone(), db }, supervisor)
+                        .await?;
                 ctx.slots.store.fill(store.clone());
                 Ok(store.get_cell())
             }

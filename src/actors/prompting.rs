@@ -14,8 +14,8 @@ use super::vital_signs::Limits;
 use crate::domain::event::{Body, Mode};
 use crate::domain::ids::MessageId;
 use crate::domain::prompt::{
-    Conversation, GateResult as PromptGate, GateVerdict, Message, Mode as PromptMode, Note, Prompt, PromptInput,
-    PromptLimits, SpecInput,
+    Conversation, GateResult as PromptGate, GateVerdict, Message, Mode as PromptMode, Note, Prompt,
+    PromptInput, PromptLimits, SpecInput,
 };
 use crate::domain::spec::Spec;
 use crate::domain::state::{GateResult, Session, State};
@@ -75,7 +75,11 @@ pub fn ask(ctx: &Arc<ProjectCtx>, go: &Go, state: &State) -> Ask {
         return Ask { work, messages, limits: Limits::default() };
     };
     let limits = Limits {
-        first_output: ctx.limit("limits.first_output", config.limits.first_output, definition.limits.first_output),
+        first_output: ctx.limit(
+            "limits.first_output",
+            config.limits.first_output,
+            definition.limits.first_output,
+        ),
         silence: ctx.limit("limits.silence", config.limits.silence, definition.limits.silence),
         total: ctx.limit("limits.total", config.limits.total, definition.limits.total),
         linger: definition.limits.linger,
@@ -168,12 +172,21 @@ fn prompt(ctx: &Arc<ProjectCtx>, state: &State, session: &Session) -> Prompt {
     };
     let prompt = Prompt::build(&PromptInput {
         mode,
-        spec: spec.as_ref().zip(path).map(|(spec, path)| SpecInput { spec: &spec.spec, path, changed, goal: "" }),
+        spec: spec.as_ref().zip(path).map(|(spec, path)| SpecInput {
+            spec: &spec.spec,
+            path,
+            changed,
+            goal: "",
+        }),
         facts: ctx.facts(),
         references,
         messages: state.inbox.queued.iter().map(message).collect(),
         gates: gates(state),
-        stagnant: if session.unchanged >= config.stagnation.warn.unwrap_or(u32::MAX) { session.unchanged } else { 0 },
+        stagnant: if session.unchanged >= config.stagnation.warn.unwrap_or(u32::MAX) {
+            session.unchanged
+        } else {
+            0
+        },
         iteration: session.iteration,
         max_iterations: session.limits.max_iterations,
         notes: notes(session, changed),

@@ -19,8 +19,8 @@ use crate::domain::outcome::Exit;
 use crate::messages::lane::LaneMsg;
 use crate::messages::provider::{ProviderMsg, ProviderReport, Said};
 use crate::process::{
-    Activity, AttemptLog, Call, CallSpec, Line, LineSink, Output, Prepared, ProcessError, PumpStop, RawLog, StopSignal,
-    pump,
+    Activity, AttemptLog, Call, CallSpec, Line, LineSink, Output, Prepared, ProcessError, PumpStop, RawLog,
+    StopSignal, pump,
 };
 use crate::providers::call::{CallEnd, OurReason, StartFailure, Stream};
 use crate::providers::decode::{Decoder, Fact};
@@ -274,10 +274,7 @@ impl Provider {
     }
 }
 
-fn begin(
-    prepared: Prepared,
-    spec: &CallSpec,
-) -> Result<(Output, Call, PumpStop, StopSignal), ProcessError> {
+fn begin(prepared: Prepared, spec: &CallSpec) -> Result<(Output, Call, PumpStop, StopSignal), ProcessError> {
     let (stop, signal) = PumpStop::pair().map_err(ProcessError::HandOver)?;
     let (output, call) = prepared.start(spec)?;
     Ok((output, call, stop, signal))

@@ -87,7 +87,9 @@ impl Reload {
             return false;
         }
         let bare = Sources { overrides: Vec::new(), ..ctx.sources.clone() };
-        let (Ok(before), Ok(now)) = (resolve(&bare, &in_force.files), resolve(&bare, files)) else { return false };
+        let (Ok(before), Ok(now)) = (resolve(&bare, &in_force.files), resolve(&bare, files)) else {
+            return false;
+        };
         let mut overrides = in_force.overrides.clone();
         overrides.retain(|old| {
             let value = |loaded: &Loaded| loaded.settings.get(&old.key).map(|setting| setting.value.clone());
@@ -126,7 +128,8 @@ impl Reload {
             match super::preflight::usable(ctx, &config, &config.provider.name) {
                 Ok(()) => inputs.push(Input::Switch(SwitchRequest { to: config.provider.name.clone() })),
                 Err(reason) => {
-                    let provider = Some(std::mem::replace(&mut config.provider.name, before.provider.name.clone()));
+                    let provider =
+                        Some(std::mem::replace(&mut config.provider.name, before.provider.name.clone()));
                     let degraded = Body::CapabilityDegraded {
                         capability: "provider".to_owned(),
                         fail_closed: true,

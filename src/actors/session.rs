@@ -210,7 +210,8 @@ impl Actor for SessionActor {
             Fallen::Restart { after, cause, restarts, .. } => {
                 state.lane.clear();
                 let actor = "lane".to_owned();
-                let restarted = state.ctx.draft(Body::ActorRestarted { actor, cause: cause.clone(), restarts });
+                let restarted =
+                    state.ctx.draft(Body::ActorRestarted { actor, cause: cause.clone(), restarts });
                 super::note(&state.ctx, vec![restarted]);
                 myself.send_after(after, || SessionMsg::RestartLane);
                 state.lane_lost(&cause, &myself);
@@ -292,7 +293,8 @@ impl SessionState {
                 self.commit(drafts, myself);
             }
             Action::Prepare => {
-                let provider = self.machine.as_ref().and_then(Machine::session).map(|s| s.provider().to_owned());
+                let provider =
+                    self.machine.as_ref().and_then(Machine::session).map(|s| s.provider().to_owned());
                 self.lane.cast(LaneMsg::Prepare { provider: provider.unwrap_or_default() });
             }
             Action::Admit { ask, chain, active, known } => {
@@ -358,9 +360,8 @@ impl SessionState {
 
     /// What was still to be said to the lane that died is not said to the next one.
     fn lane_lost(&mut self, cause: &str, myself: &ActorRef<SessionMsg>) {
-        self.todo.retain(|action| {
-            !matches!(action, Action::Prepare | Action::Go { .. } | Action::EndCall { .. })
-        });
+        self.todo
+            .retain(|action| !matches!(action, Action::Prepare | Action::Go { .. } | Action::EndCall { .. }));
         self.input(Input::LaneLost { token: None, cause: format!("the lane died: {cause}") }, myself);
     }
 
@@ -414,7 +415,6 @@ impl SessionState {
         // A project that is gone takes us with it.
         let _ = self.project.cast(ProjectMsg::Ended(1));
     }
-
 }
 
 fn lane_spec(ctx: Arc<ProjectCtx>, slot: Slot<LaneMsg>) -> ChildSpec {
@@ -448,7 +448,9 @@ async fn admit_and_tell(ctx: Arc<ProjectCtx>, question: Question, session: Actor
     let admission = match ctx.slots.accounts.call("accounts", ANSWER, make).await {
         Ok(admission) => admission,
         // They are being restarted; a moment later they are back.
-        Err(_) => Admission::Wait { until: ctx.now(), account: chain.get(active).cloned().unwrap_or_default() },
+        Err(_) => {
+            Admission::Wait { until: ctx.now(), account: chain.get(active).cloned().unwrap_or_default() }
+        }
     };
     // A session that died asks again.
     let _ = session.cast(SessionMsg::Input(Box::new(Input::Admitted { ask, admission })));

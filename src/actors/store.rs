@@ -142,8 +142,15 @@ impl StoreState {
                         // A caller that is gone has been told nothing, so nothing is promised.
                         let _ = reply.send(done);
                     }
-                    Work::CheckLink => check_link(&ctx, &mut db),
+                    Work::CheckLink => {
+                        check_link(&ctx, &mut db);
+                        keep_ballast(&ctx);
+                    }
                 }
+            }
+            // Nobody waits any more: time to tidy up.
+            if let Err(error) = db.maintain() {
+                tracing::debug!(%error, "cannot tidy up the state database");
             }
             StoreMsg::JobDone(Box::new(Job { db }))
         });
@@ -186,5 +193,16 @@ fn check_link(ctx: &ProjectCtx, db: &mut Db) {
         restored.into_iter().map(|file| ctx.draft(Body::StateRestored { file: file.to_owned() })).collect();
     if let Err(error) = commit(ctx, db, &drafts.into()) {
         tracing::warn!(%error, "cannot record that state files were put back");
+    }
+}
+
+/// Keeps the ballast whole while there is plenty of room.
+fn keep_ballast(ctx: &ProjectCtx) {
+    let wanted = ctx.disk_limits();
+    let free = rustix::fs::statvfs(&ctx.paths.dot).map_or(0, |fs| fs.f_bavail.saturating_mul(fs.f_frsize));
+    if free as f64 > wanted.min_free as f64 * wanted.resume_factor.max(1.0) * 2.0
+        && let Err(error) = ctx.ballast.restore()
+    {
+        tracing::debug!(%error, "cannot make the ballast");
     }
 }

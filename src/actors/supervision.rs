@@ -104,8 +104,7 @@ impl Children {
         rng: fastrand::Rng,
         specs: Vec<ChildSpec>,
     ) -> Self {
-        let child =
-            |spec| Child { spec, cell: None, restarts: RestartLog::new(intensity, backoff) };
+        let child = |spec| Child { spec, cell: None, restarts: RestartLog::new(intensity, backoff) };
         Children {
             strategy,
             children: specs.into_iter().map(child).collect(),

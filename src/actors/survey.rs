@@ -3,13 +3,13 @@
 use std::sync::PoisonError;
 
 use super::context::ProjectCtx;
+use crate::config::{Config, Override, PauseMode};
 use crate::domain::backoff::Backoff;
 use crate::domain::complexity::Complexity;
 use crate::domain::event::{Body, Mode};
 use crate::domain::session::{Begin, Rules};
 use crate::domain::spec::{Spec, SpecWarning};
 use crate::domain::state::Limits;
-use crate::config::{Config, Override, PauseMode};
 use crate::intake::gates::gates_of;
 use crate::intake::survey::{Depth, survey as walk};
 
@@ -31,7 +31,12 @@ pub fn survey(ctx: &ProjectCtx, begun: bool) -> Survey {
     }
     let mut found = ctx.found.lock().unwrap_or_else(PoisonError::into_inner).clone();
     // What was asked for wins over what the stored session had; a session that goes on keeps its own spec.
-    let stored = ctx.state().session.as_ref().filter(|s| !s.ended() && !ctx.request.fresh).and_then(|s| s.spec.clone());
+    let stored = ctx
+        .state()
+        .session
+        .as_ref()
+        .filter(|s| !s.ended() && !ctx.request.fresh)
+        .and_then(|s| s.spec.clone());
     let path = ctx.request.spec.as_ref().map(|p| p.display().to_string()).or(stored);
     let (spec, _) = ctx.spec.lock().unwrap_or_else(PoisonError::into_inner).read(path.as_deref());
     let spec = spec.map(|file| file.spec);

@@ -113,7 +113,8 @@ impl VitalSigns {
             return Sign::Well;
         }
         let (now, grace) = (Instant::now(), self.limits.grace);
-        let passed = |limit: Option<Duration>, since: Instant| limit.is_some_and(|limit| now >= since + limit);
+        let passed =
+            |limit: Option<Duration>, since: Instant| limit.is_some_and(|limit| now >= since + limit);
         if self.terminal.load(Relaxed) {
             let since = *self.terminal_since.get_or_insert(now);
             if passed(self.limits.linger, since) {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::RecvTimeoutError;
 use std::sync::Arc;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use ractor::Actor;
@@ -23,7 +23,8 @@ use crate::actors::host::{Ended, HostActor, HostArgs};
 use crate::actors::journal::Shower;
 use crate::clock::Clock;
 use crate::config::{self, Environment, Loaded, Lookup, Override, ProjectPaths, Sources};
-use crate::domain::event::Body;
+use crate::domain::event::{Body, Draft};
+use crate::domain::ids::{EventId, IdSource};
 use crate::domain::state::{Phase, Session};
 use crate::intake::spec_file::SpecFile;
 use crate::messages::signals::SignalsMsg;
@@ -106,17 +107,25 @@ async fn prepare(
     let call_lock = calls_of_the_dead(&paths).await?;
     let calls = Keeper::start(Some(&call_lock)).map_err(CliError::failed_to)?;
     drop(call_lock);
+    if args.init_git {
+        let variables = environment.iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
+        crate::git::init(&paths.root, crate::git::Environment::of(variables))
+            .map_err(|error| CliError::failed_to(format!("make a git repository: {error}")))?;
+    }
     let typed = args.overrides();
     let sources = Sources::new(environment, Some(&paths), typed.clone());
     let first = config::load(&sources).map_err(CliError::from)?;
     let options = OpenOptions { durability: durability(&first), fresh: args.fresh, now: clock.now() };
     let opened = Db::open(&store_paths, options).map_err(store_error)?;
+    let (mut db, mut state) = (opened.db, opened.state);
     let mut found: Vec<Body> = Vec::new();
-    if let Some(recovery) = &opened.recovery {
-        found.extend(recovery.events());
+    let mut noticed = opened.recovery.as_ref().map_or_else(Vec::new, |recovery| recovery.events().to_vec());
+    noticed.extend(sweep(state.session.as_ref(), &paths));
+    if !noticed.is_empty() {
+        // Told at once: whatever keeps the session from starting, this has happened.
+        state = db.commit(drafts(noticed, &state, clock)).map_err(store_error)?.state;
     }
-    let goes_on = opened.state.session.as_ref().filter(|session| !args.fresh && !session.ended());
-    found.extend(sweep(goes_on, &paths));
+    let goes_on = state.session.as_ref().filter(|session| !args.fresh && !session.ended());
     let overrides = all_overrides(goes_on, typed);
     let sources = Sources::new(environment, Some(&paths), overrides.clone());
     let files = sources.read().map_err(CliError::from)?;
@@ -135,8 +144,8 @@ async fn prepare(
         paths,
         lock,
         calls,
-        db: opened.db,
-        state: opened.state,
+        db,
+        state: state.clone(),
         loaded,
         files,
         sources,
@@ -166,24 +175,35 @@ fn acquire(store_paths: &StorePaths, clock: Clock) -> Result<ProjectLock, CliErr
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     ProjectLock::acquire(store_paths, holder).map_err(|error| match error {
-        LockError::Held(_) => CliError::new(ErrorKind::AlreadyRunning, error.to_string())
-            .hinted("`longhaul status` shows what it does, `longhaul stop` ends it"),
+        LockError::Held(held) => {
+            CliError::new(ErrorKind::AlreadyRunning, format!("another session already runs here{held}"))
+                .hinted("`longhaul status` shows what it does, `longhaul stop` ends it")
+        }
         LockError::Io { .. } => CliError::failed_to(error),
     })
 }
 
 /// Takes `call.lock`, which the keepers of a dead supervisor hold as long as one of its calls lives.
 async fn calls_of_the_dead(paths: &ProjectPaths) -> Result<File, CliError> {
-    if let Some(lock) = process::wait_for_call_lock(&paths.call_lock, CALLS_END).await.map_err(CliError::failed_to)? {
+    if let Some(lock) =
+        process::wait_for_call_lock(&paths.call_lock, CALLS_END).await.map_err(CliError::failed_to)?
+    {
         return Ok(lock);
     }
     // Whoever holds it longer than it takes to end a call does not obey: it is ended by what we know of it.
-    let marker = project_marker(paths);
-    let targets = Targets { processes: Vec::new(), markers: vec![marker] };
+    let state = crate::store::inspect(&StorePaths::new(&paths.root)).map(|found| found.state);
+    let session = state.ok().and_then(|state| Some(state.session.as_ref()?.id));
+    let mut markers = vec![project_marker(paths)];
+    markers.extend(session.map(|id| OsString::from(format!("LONGHAUL_SESSION={id}"))));
+    let targets = Targets { processes: Vec::new(), markers };
     let swept = tokio::task::spawn_blocking(move || process::sweep(&targets, Duration::ZERO)).await;
-    tracing::warn!(swept = swept.map_or(0, |s| s.len()), "calls of an earlier session did not end by themselves");
+    tracing::warn!(
+        swept = swept.map_or(0, |s| s.len()),
+        "calls of an earlier session did not end by themselves"
+    );
     let file = File::options().read(true).write(true).create(true).truncate(false).open(&paths.call_lock);
-    let file = file.map_err(|error| CliError::failed_to(format!("open {}: {error}", paths.call_lock.display())))?;
+    let file =
+        file.map_err(|error| CliError::failed_to(format!("open {}: {error}", paths.call_lock.display())))?;
     // Held or not: a restart is never refused.
     let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
     Ok(file)
@@ -193,6 +213,23 @@ fn project_marker(paths: &ProjectPaths) -> OsString {
     let mut marker = OsString::from("LONGHAUL_PROJECT=");
     marker.push(&paths.root);
     marker
+}
+
+/// Events about the project as it was found.
+fn drafts(bodies: Vec<Body>, state: &crate::domain::state::State, clock: Clock) -> Vec<Draft> {
+    let (mut ids, now) = (IdSource::new(None), clock.now());
+    let session = state.session.as_ref().map(|session| session.id);
+    let draft = |body| Draft {
+        id: EventId(ids.next(now)),
+        time: now,
+        session,
+        lane: None,
+        iteration: None,
+        attempt: None,
+        provider: None,
+        body,
+    };
+    bodies.into_iter().map(draft).collect()
 }
 
 /// Ends what a dead session has left, by recorded process and by environment, never by name.
@@ -205,7 +242,8 @@ fn sweep(session: Option<&Session>, paths: &ProjectPaths) -> Vec<Body> {
     let recorded = session.open.as_ref().and_then(|open| Some((open.pid?, open.start_time?)));
     let processes =
         recorded.into_iter().map(|(pid, start_time)| process::ProcessId { pid, start_time }).collect();
-    let targets = Targets { processes, markers: vec![project_marker(paths)] };
+    let session_marker = OsString::from(format!("LONGHAUL_SESSION={}", session.id));
+    let targets = Targets { processes, markers: vec![project_marker(paths), session_marker] };
     process::sweep(&targets, Duration::from_secs(1))
         .into_iter()
         .map(|swept| Body::OrphanEnded { pid: swept.id.pid, command: swept.command })
@@ -235,7 +273,9 @@ fn durability(loaded: &Loaded) -> Durability {
 
 fn store_error(error: StoreError) -> CliError {
     let hint = match &error {
-        StoreError::Unrecoverable { .. } => "`longhaul run --fresh` starts a new session; the damaged files are kept",
+        StoreError::Unrecoverable { .. } => {
+            "`longhaul run --fresh` starts a new session; the damaged files are kept"
+        }
         _ if error.is_full() => "make room on the disk, then start again",
         _ => "`longhaul doctor` looks for what is wrong",
     };
@@ -265,7 +305,8 @@ fn providers(
     let registry =
         Registry::load(&folders).map_err(|error| CliError::new(ErrorKind::Config, error.to_string()))?;
     let chain = loaded.config.provider_chain();
-    let script = if agent.is_none() && chain.contains(&"rehearsal") { Some(script(loaded, paths)?) } else { None };
+    let script =
+        if agent.is_none() && chain.contains(&"rehearsal") { Some(script(loaded, paths)?) } else { None };
     let own = &loaded.config.providers;
     let paths = own.iter().filter_map(|(name, own)| Some((name.clone(), own.path.clone()?))).collect();
     Ok(ProviderBook::new(registry, agent, &paths, script))
@@ -276,8 +317,11 @@ fn script(loaded: &Loaded, paths: &ProjectPaths) -> Result<Script, CliError> {
     let named = loaded.config.providers.get("rehearsal").and_then(|own| own.path.clone());
     let path = named.map_or_else(|| paths.dot.join("rehearsal.toml"), |path| paths.root.join(path));
     let text = std::fs::read_to_string(&path).map_err(|error| {
-        CliError::new(ErrorKind::ProviderUnusable, format!("provider `rehearsal` has no script: {}: {error}", path.display()))
-            .hinted("write one, or name another with `longhaul config set providers.rehearsal.path FILE`")
+        CliError::new(
+            ErrorKind::ProviderUnusable,
+            format!("provider `rehearsal` has no script: {}: {error}", path.display()),
+        )
+        .hinted("write one, or name another with `longhaul config set providers.rehearsal.path FILE`")
     })?;
     Script::parse(&path, &text).map_err(|error| CliError::new(ErrorKind::Config, error.to_string()))
 }
@@ -325,7 +369,8 @@ fn preflight(
         }
     }
     let tells_cost = providers.definition(primary).is_some_and(|definition| definition.tells_cost());
-    if loaded.config.budget.usd.is_some() && loaded.config.budget.assume_usd_per_call.is_none() && !tells_cost {
+    if loaded.config.budget.usd.is_some() && loaded.config.budget.assume_usd_per_call.is_none() && !tells_cost
+    {
         let message = format!("a budget needs to know what a call costs, and `{primary}` does not tell");
         return Err(CliError::new(ErrorKind::Config, message)
             .hinted("say what to count per call: `longhaul config set budget.assume_usd_per_call 0.50`"));
@@ -334,7 +379,11 @@ fn preflight(
 }
 
 /// The spec: as given, else as the session had it, else SPEC.md where there is one.
-fn spec(args: &RunArgs, session: Option<&Session>, paths: &ProjectPaths) -> Result<Option<PathBuf>, CliError> {
+fn spec(
+    args: &RunArgs,
+    session: Option<&Session>,
+    paths: &ProjectPaths,
+) -> Result<Option<PathBuf>, CliError> {
     if let Some(given) = &args.spec {
         let path = std::path::absolute(given)
             .map_err(|error| CliError::usage(format!("the spec {}: {error}", given.display())))?;
@@ -349,19 +398,7 @@ fn spec(args: &RunArgs, session: Option<&Session>, paths: &ProjectPaths) -> Resu
 }
 
 fn context(ready: Ready, environment: &Environment, clock: Clock, shower: Shower) -> (Arc<ProjectCtx>, Db) {
-    let Ready {
-        paths,
-        lock,
-        calls,
-        db,
-        state,
-        loaded,
-        files,
-        sources,
-        providers,
-        request,
-        found,
-    } = ready;
+    let Ready { paths, lock, calls, db, state, loaded, files, sources, providers, request, found } = ready;
     let ctx = ProjectCtx::new(ProjectParts {
         paths,
         clock,

@@ -81,12 +81,10 @@ fn build(raw: RawConfig, check: &mut Check<'_>, project: Option<&Path>) -> Resul
         },
         pause: Pause { mode: need!(raw.pause.mode) },
         stop: Grace { grace: need!(raw.stop.grace).0 },
-        orphan: Grace { grace: need!(raw.orphan.grace).0 },
         disk: Disk {
             min_free: need!(raw.disk.min_free).0,
             resume_factor: need!(raw.disk.resume_factor).0,
             min_inodes: need!(raw.disk.min_inodes).0,
-            ballast: need!(raw.disk.ballast).0,
             interval: need!(raw.disk.interval).0,
         },
         gates: Gates {
@@ -101,7 +99,6 @@ fn build(raw: RawConfig, check: &mut Check<'_>, project: Option<&Path>) -> Resul
         checkpoint: Checkpoint {
             enabled: need!(raw.checkpoint.enabled),
             keep: check.small("checkpoint.keep", need!(raw.checkpoint.keep), 1) as usize,
-            pack_every: check.small("checkpoint.pack_every", need!(raw.checkpoint.pack_every), 1),
         },
         journal: rotation(need!(raw.journal.max_file), need!(raw.journal.max_total)),
         logs: rotation(need!(raw.logs.max_file), need!(raw.logs.max_total)),
@@ -158,14 +155,12 @@ fn rules(config: &Config, check: &mut Check<'_>) {
     }
     let minutes = |n: u64| Duration::from_secs(60 * n);
     check.that(config.stop.grace <= minutes(10), "stop.grace", "must be at most 10m");
-    check.that(config.orphan.grace <= minutes(1), "orphan.grace", "must be at most 1m");
 
     check.that(
         (1.0..=100.0).contains(&config.disk.resume_factor),
         "disk.resume_factor",
         "must be from 1 to 100",
     );
-    check.that(config.disk.ballast <= 1 << 30, "disk.ballast", "must be at most 1GiB");
     check.that(config.disk.interval >= Duration::from_millis(100), "disk.interval", "must be at least 100ms");
 
     check.that(!config.gates.timeout.is_zero(), "gates.timeout", "must be more than 0");

@@ -88,14 +88,10 @@ sections! {
     stop: RawStop {
         grace: Time,
     }
-    orphan: RawOrphan {
-        grace: Time,
-    }
     disk: RawDisk {
         min_free: Size,
         resume_factor: Number,
         min_inodes: Count,
-        ballast: Size,
         interval: Time,
     }
     gates: RawGates {
@@ -110,7 +106,6 @@ sections! {
     checkpoint: RawCheckpoint {
         enabled: bool,
         keep: Count,
-        pack_every: Count,
     }
     journal: RawJournal {
         max_file: Size,

@@ -34,8 +34,6 @@ pub struct Config {
     pub pause: Pause,
     /// What STOP does.
     pub stop: Grace,
-    /// What the keeper does when the supervisor is gone.
-    pub orphan: Grace,
     /// Free space.
     pub disk: Disk,
     /// The project's own checks.
@@ -180,7 +178,7 @@ pub enum PauseMode {
     Interrupt,
 }
 
-/// `[stop]` and `[orphan]`
+/// `[stop]`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grace {
     /// Between TERM and KILL; zero: KILL at once.
@@ -196,8 +194,6 @@ pub struct Disk {
     pub resume_factor: f64,
     /// Inodes that must be free; 0: not looked at.
     pub min_inodes: u64,
-    /// Bytes of the ballast file; 0: none.
-    pub ballast: u64,
     /// Between two looks. At least 100 ms.
     pub interval: Duration,
 }
@@ -251,8 +247,6 @@ pub struct Checkpoint {
     pub enabled: bool,
     /// Newest ones kept in the project. At least 1.
     pub keep: usize,
-    /// Pack loose objects after this many checkpoints. At least 1.
-    pub pack_every: u32,
 }
 
 /// `[journal]` and `[logs]`

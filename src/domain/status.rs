@@ -225,9 +225,8 @@ impl Status {
                 active_seconds: s.active_time_ms(now) / 1000,
             }),
             lanes: session.map(lane).into_iter().collect(),
-            accounts: session.map_or_else(Vec::new, |s| {
-                s.chain.iter().map(|name| account(name, state, now)).collect()
-            }),
+            accounts: session
+                .map_or_else(Vec::new, |s| s.chain.iter().map(|name| account(name, state, now)).collect()),
             budget: BudgetStatus {
                 limit_usd: session.and_then(|s| s.limits.budget_usd),
                 spent_usd: session.map_or(0.0, |s| s.budget.spent.as_usd()),

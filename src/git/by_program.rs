@@ -209,7 +209,7 @@ impl Backend for ByProgram {
         let zeros = "0".repeat(new.0.as_bytes().len() * 2);
         let old = old.map_or(zeros, |old| old.to_string());
         let call = self.call("update-ref").args(["-m", "checkpoint", name, &new.to_string(), &old]);
-        contended(name, call.durable(self.durable).run().map(drop))
+        call.durable(self.durable).run().map(drop).map_err(|error| refused(name, error))
     }
 
     fn delete_reference(&mut self, name: &str, old: CommitId) -> Result<(), GitError> {
@@ -218,7 +218,7 @@ impl Backend for ByProgram {
             Err(ProgramError::Failed { stderr, .. }) if stderr.contains("unable to resolve reference") => {
                 Ok(())
             }
-            result => contended(name, result.map(drop)),
+            result => result.map(drop).map_err(|error| refused(name, error)),
         }
     }
 
@@ -257,15 +257,18 @@ impl Backend for ByProgram {
     }
 }
 
-/// git refuses to move a reference that is not where it should be with these words.
-fn contended(name: &str, result: Result<(), ProgramError>) -> Result<(), GitError> {
-    match result {
-        Err(ProgramError::Failed { stderr, .. })
+/// Why git did not move a reference, by its words.
+fn refused(name: &str, error: ProgramError) -> GitError {
+    match error {
+        ProgramError::Failed { stderr, .. }
             if stderr.contains("but expected") || stderr.contains("reference already exists") =>
         {
-            Err(GitError::Contended(name.to_owned()))
+            GitError::Contended(name.to_owned())
         }
-        result => Ok(result?),
+        ProgramError::Failed { stderr, .. } if stderr.contains(".lock': File exists") => {
+            GitError::Locked(name.to_owned())
+        }
+        error => error.into(),
     }
 }
 

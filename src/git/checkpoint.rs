@@ -184,13 +184,16 @@ impl Checkpoints {
             self.known = Some(keyed.collect());
         }
         let known = self.known.get_or_insert_default();
+        let surplus = known.len().saturating_sub(keep.max(1));
+        let oldest: Vec<_> = known.iter().take(surplus).map(|(&key, &commit)| (key, commit)).collect();
         let mut removed = 0;
-        while known.len() > keep.max(1) {
-            let Some((&key, &commit)) = known.first_key_value() else { break };
+        for (key, commit) in oldest {
             match backend.delete_reference(&reference(key.0, key.1), commit) {
                 Ok(()) => removed += 1,
                 // Somebody else moved it: then it is theirs.
                 Err(GitError::Contended(_)) => {}
+                // Perhaps by a process that was killed: it is tried again next time.
+                Err(GitError::Locked(_)) => continue,
                 Err(error) => return Err(error),
             }
             known.remove(&key);

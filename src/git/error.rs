@@ -45,6 +45,9 @@ pub enum GitError {
     /// The reference was changed by somebody else in the meantime.
     #[error("move {0}: it is not where it was")]
     Contended(String),
+    /// The reference's lock file is there: of another git at work, or of one that was killed.
+    #[error("lock {0}: its lock file exists")]
+    Locked(String),
     /// A commit that is no checkpoint, or not one of ours.
     #[error("read checkpoint {reference}: {why}")]
     NotACheckpoint {
@@ -69,10 +72,42 @@ pub enum GitError {
     ObjectsGone(super::TreeId),
 }
 
+// === impl GitError ===
+
 impl GitError {
+    /// Whether it failed because the disk, or the user's share of it, is full.
+    pub fn is_disk_full(&self) -> bool {
+        let says =
+            |text: &str| text.contains("No space left on device") || text.contains("Disk quota exceeded");
+        match self {
+            GitError::Library(error) => says(error.message()),
+            GitError::Program(error) => says(&error.to_string()),
+            GitError::File { source, .. } => {
+                matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+            }
+            _ => false,
+        }
+    }
+
     /// For `map_err` on file operations.
     pub(super) fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> GitError {
         let path = path.to_owned();
         move |source| GitError::File { doing, path, source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn knows_a_full_disk_whoever_found_it() {
+        let full = io::Error::from_raw_os_error(28);
+        let message = format!("could not write: {full}");
+        assert!(GitError::file("write", Path::new("x"))(full).is_disk_full());
+        assert!(GitError::Library(git2::Error::from_str(&message)).is_disk_full());
+        let failed = ProgramError::Failed { command: "add".into(), code: 128, stderr: message };
+        assert!(GitError::Program(failed).is_disk_full());
+        assert!(!GitError::Unsupported(String::new()).is_disk_full());
     }
 }

@@ -1,21 +1,14 @@
-//! Working on a repository with libgit2 and our own walk over the work tree: no program is started, except for
-//! filters and packing.
+//! Reading a work tree with libgit2 and our own walk: no program is started, except for filters.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use git2::{Delta, DiffOptions, ErrorCode, ObjectType, Oid, Repository, Signature as Author, Time};
-use jiff::Timestamp;
+use git2::{ObjectType, Oid, Repository};
 
-use super::backend::{
-    AUTHOR, Backend, CHECKPOINTS, Change, ChangeKind, Changes, Head, NewCommit, RawCommit, Taken,
-};
 use super::content::{Conversion, Maker};
 use super::converter::Converter;
 use super::filters::Workshop;
@@ -27,26 +20,24 @@ use super::scan::Scan;
 use super::settings::Settings;
 use super::stat::{FileClock, Moment, Signature};
 use super::warning::{Warnings, Why};
-use super::{CommitId, GitError, Program, TreeId, saved};
+use super::{GitError, Program, saved};
 
 /// Our index file is written when a restart without it would have to read this many files again.
 const SAVE_AFTER: usize = 200;
-/// Packing is background work; a slow disk may take its time.
-const PACK_LIMIT: Duration = Duration::from_secs(600);
 
 /// The libgit2 way.
 pub(super) struct Library {
-    opener: Opener,
-    program: Arc<Program>,
-    repository: Repository,
-    work_tree: PathBuf,
+    pub(super) opener: Opener,
+    pub(super) program: Arc<Program>,
+    pub(super) repository: Repository,
+    pub(super) work_tree: PathBuf,
     private: PathBuf,
     settings: Settings,
     converter: Converter,
-    objects: Objects,
+    pub(super) objects: Objects,
     clock: FileClock,
     /// The private index.
-    index: Folder,
+    pub(super) index: Folder,
     /// Paths at which the user's index has a repository, with the commit it has.
     submodules: BTreeMap<Vec<u8>, Oid>,
     /// The most that any attribute file seen so far asked for.
@@ -139,15 +130,16 @@ impl Library {
     }
 
     /// The repository may have been moved away, or removed and made anew, under our feet.
-    fn check_identity(&self) -> Result<(), GitError> {
-        if identity(self.repository.path()) == self.identity && self.private.is_dir() {
-            return Ok(());
+    pub(super) fn check_identity(&self) -> Result<(), GitError> {
+        if identity(self.repository.path()) != self.identity {
+            return Err(GitError::Moved(self.repository.path().to_owned()));
         }
-        Err(GitError::Moved(self.repository.path().to_owned()))
+        // Our folder may be lost; what was in it only saves time.
+        fs::create_dir_all(&self.private).map_err(GitError::file("make", &self.private))
     }
 
     /// Reads the settings again when one of their files changed.
-    fn refresh_settings(&mut self) -> Result<(), GitError> {
+    pub(super) fn refresh_settings(&mut self) -> Result<(), GitError> {
         if !self.settings.are_outdated() {
             return Ok(());
         }
@@ -165,7 +157,7 @@ impl Library {
     }
 
     /// Takes over the user's index when it changed: what is in it is tracked.
-    fn read_user_index(&mut self) -> Result<(), GitError> {
+    pub(super) fn read_user_index(&mut self) -> Result<(), GitError> {
         let path = self.repository.path().join("index");
         let signature = Signature::of(&path);
         if signature == self.user_index {
@@ -186,7 +178,7 @@ impl Library {
         Ok(())
     }
 
-    fn walk(&mut self) -> Result<(Warnings, usize), GitError> {
+    pub(super) fn walk(&mut self) -> Result<(Warnings, usize), GitError> {
         let now = self.clock.now().map_err(GitError::file("read the clock of", &self.private))?;
         let top = open_top(&self.work_tree)?;
         let global = Level { rules: &self.settings.global_exclude, base: 0, above: None };
@@ -199,9 +191,14 @@ impl Library {
             work_tree: &self.work_tree,
         };
         let mut scan = Scan::new(maker, &self.submodules, now, self.settings.file_mode);
-        scan.run(top, &mut self.index, &level)?;
+        let done = scan.run(top, &mut self.index, &level);
         let Scan { warnings, for_program, read, maker, .. } = scan;
         self.conversion = maker.conversion;
+        if let Err(error) = done {
+            // It ended between a folder and those above, which do not know yet that something changed.
+            self.index.forget_trees();
+            return Err(error);
+        }
         let mut warnings = warnings;
         if !for_program.is_empty() {
             self.convert(&for_program, now, &mut warnings)?;
@@ -240,7 +237,7 @@ impl Library {
     }
 
     /// Whether all objects of the last snapshot are in the repository. Those that are not are made again next time.
-    fn is_complete(&mut self) -> Result<bool, GitError> {
+    pub(super) fn is_complete(&mut self) -> Result<bool, GitError> {
         let odb = self.repository.odb()?;
         let mut complete = true;
         self.index.each_file(&mut |file| {
@@ -252,7 +249,7 @@ impl Library {
         Ok(complete)
     }
 
-    fn write_tree(&mut self) -> Result<Oid, GitError> {
+    pub(super) fn write_tree(&mut self) -> Result<Oid, GitError> {
         let (objects, repository) = (&mut self.objects, &self.repository);
         match self.index.write_tree(&mut |kind, bytes| objects.put(repository, kind, bytes))? {
             Some(tree) => Ok(tree),
@@ -260,7 +257,7 @@ impl Library {
         }
     }
 
-    fn save_index(&mut self) {
+    pub(super) fn save_index(&mut self) {
         if self.unsaved < SAVE_AFTER {
             return;
         }
@@ -269,157 +266,6 @@ impl Library {
             // It only saves time after a restart.
             Err(error) => tracing::debug!(%error, "private index was not written"),
         }
-    }
-}
-
-impl Backend for Library {
-    fn snapshot(&mut self) -> Result<Taken, GitError> {
-        self.check_identity()?;
-        self.refresh_settings()?;
-        self.read_user_index()?;
-        let (warnings, files_read) = self.walk()?;
-        let tree = self.write_tree()?.into();
-        Ok(Taken { tree, warnings, files_read })
-    }
-
-    fn head(&self) -> Result<Head, GitError> {
-        let head = self.repository.find_reference("HEAD")?;
-        let branch =
-            head.symbolic_target_bytes().map(|name| name.strip_prefix(b"refs/heads/").unwrap_or(name));
-        let branch = branch.map(|name| String::from_utf8_lossy(name).into_owned());
-        match self.repository.refname_to_id("HEAD") {
-            Ok(commit) => Ok(Head { commit: Some(commit.into()), branch }),
-            Err(error) if error.code() == ErrorCode::NotFound => Ok(Head { commit: None, branch }),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn settle(&mut self, tree: TreeId, anchored: bool) -> Result<(), GitError> {
-        if !anchored {
-            // Nothing of ours protected the older objects from `git gc --prune=now`: write all trees again, and
-            // look for every blob.
-            self.index.forget_trees();
-            let again = TreeId::from(self.write_tree()?);
-            self.objects.flush(&self.repository)?;
-            if again != tree || !self.is_complete()? {
-                return Err(GitError::ObjectsGone(tree));
-            }
-        }
-        self.objects.flush(&self.repository)?;
-        self.save_index();
-        Ok(())
-    }
-
-    fn commit(&mut self, commit: &NewCommit<'_>) -> Result<CommitId, GitError> {
-        let author = Author::new(AUTHOR.0, AUTHOR.1, &Time::new(commit.time.as_second(), 0))?;
-        let tree = self.repository.find_tree(commit.tree.0.oid()?)?;
-        let parent = commit.parent.map(|id| self.repository.find_commit(id.0.oid()?)).transpose()?;
-        let parents: Vec<_> = parent.iter().collect();
-        let id = self.repository.commit(None, &author, &author, commit.message, &tree, &parents)?;
-        self.objects.note(id);
-        self.objects.flush(&self.repository)?;
-        Ok(id.into())
-    }
-
-    fn read_commit(&self, id: CommitId) -> Result<Option<RawCommit>, GitError> {
-        let Ok(commit) = self.repository.find_commit(id.0.oid()?) else { return Ok(None) };
-        if !self.repository.odb()?.exists(commit.tree_id()) {
-            return Ok(None);
-        }
-        Ok(Some(RawCommit {
-            tree: commit.tree_id().into(),
-            parent: commit.parent_id(0).ok().map(CommitId::from),
-            message: String::from_utf8_lossy(commit.message_bytes()).into_owned(),
-            time: Timestamp::from_second(commit.time().seconds()).unwrap_or(Timestamp::UNIX_EPOCH),
-        }))
-    }
-
-    fn references(&self) -> Result<Vec<(String, CommitId)>, GitError> {
-        let found = self.repository.references_glob(&format!("{CHECKPOINTS}*"))?;
-        // A reference that was cut by a power failure cannot be read; it is none.
-        Ok(found
-            .filter_map(Result::ok)
-            .filter_map(|reference| Some((reference.name().ok()?.to_owned(), reference.target()?.into())))
-            .collect())
-    }
-
-    fn reference(&self, name: &str) -> Result<Option<CommitId>, GitError> {
-        match self.repository.refname_to_id(name) {
-            Ok(id) => Ok(Some(id.into())),
-            Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn set_reference(&mut self, name: &str, new: CommitId, old: Option<CommitId>) -> Result<(), GitError> {
-        let new = new.0.oid()?;
-        let result = match old {
-            Some(old) => self.repository.reference_matching(name, new, true, old.0.oid()?, "checkpoint"),
-            None => self.repository.reference(name, new, false, "checkpoint"),
-        };
-        match result {
-            Ok(_) => Ok(()),
-            Err(error) if matches!(error.code(), ErrorCode::Modified | ErrorCode::Exists) => {
-                Err(GitError::Contended(name.to_owned()))
-            }
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn delete_reference(&mut self, name: &str, old: CommitId) -> Result<(), GitError> {
-        match self.repository.find_reference(name) {
-            Ok(reference) if reference.target() != Some(old.0.oid()?) => {
-                Err(GitError::Contended(name.to_owned()))
-            }
-            Ok(mut reference) => Ok(reference.delete()?),
-            Err(error) if error.code() == ErrorCode::NotFound => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn changes(&mut self, from: TreeId, to: TreeId, limit: usize) -> Result<Changes, GitError> {
-        self.objects.flush(&self.repository)?;
-        let from = self.repository.find_tree(from.0.oid()?)?;
-        let to = self.repository.find_tree(to.0.oid()?)?;
-        let mut options = DiffOptions::new();
-        // A file that became a link is one change, as in `git diff-tree`.
-        options.include_typechange(true).skip_binary_check(true).context_lines(0);
-        let diff = self.repository.diff_tree_to_tree(Some(&from), Some(&to), Some(&mut options))?;
-        let mut changes = Changes { list: Vec::new(), total: diff.deltas().len() };
-        for delta in diff.deltas().take(limit) {
-            let (kind, file) = match delta.status() {
-                Delta::Added => (ChangeKind::Added, delta.new_file()),
-                Delta::Deleted => (ChangeKind::Deleted, delta.old_file()),
-                _ => (ChangeKind::Modified, delta.new_file()),
-            };
-            let path = PathBuf::from(OsStr::from_bytes(file.path_bytes().unwrap_or_default()));
-            changes.list.push(Change { kind, path });
-        }
-        Ok(changes)
-    }
-
-    fn loose_objects(&self) -> u64 {
-        self.objects.listed()
-    }
-
-    fn pack(&mut self) -> Result<usize, GitError> {
-        let loose = self.objects.loose(&self.repository)?;
-        if !loose.is_empty() {
-            let list: String = loose.iter().map(|id| format!("{id}\n")).collect();
-            let objects = self.repository.commondir().join("objects");
-            self.program
-                .call(&self.work_tree, "pack-objects")
-                .args(["-q", "--incremental", "--non-empty", "--threads=1"])
-                .arg(objects.join("pack/pack"))
-                .stdin(list.as_bytes())
-                .limit(PACK_LIMIT)
-                .run()?;
-            // Removes loose objects only where a pack has them, whoever made them.
-            self.program.call(&self.work_tree, "prune-packed").arg("-q").limit(PACK_LIMIT).run()?;
-            self.repository.odb()?.refresh()?;
-        }
-        self.objects.forget_listed()?;
-        Ok(loose.len())
     }
 }
 

@@ -6,22 +6,21 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use git2::Oid;
 use rustix::fs::{AtFlags, statat};
 
-use super::content::{Content, Conversion, Maker};
-use super::ignore::{Level, Rules};
-use super::index::{Cached, File, Folder, Mode, SubFolder};
-use super::listing::{Kind, Listing, open_file, open_folder};
+use super::content::{Content, Maker};
+use super::ignore::Level;
+use super::index::{File, Folder, Mode, SubFolder};
+use super::listing::{Kind, Listing, open_folder};
 use super::seen::Seen;
 use super::stat::{Moment, Stat};
 use super::warning::{Warnings, Why};
-use super::{GitError, gitdir};
+use super::{GitError, gitdir, names};
 
 /// Our own folder is never taken, whatever the ignore files say; what the user has committed of it is.
 const OURS: &[u8] = b".longhaul";
@@ -29,8 +28,6 @@ const OURS: &[u8] = b".longhaul";
 const DEPTH_MAX: usize = 200;
 /// git cannot handle longer paths.
 const PATH_MAX: usize = 4095;
-/// Ignore and attribute files beyond this size are not read further.
-const TEXT_MAX: u64 = 4 << 20;
 
 /// One walk.
 pub(super) struct Scan<'a> {
@@ -173,7 +170,7 @@ impl<'a> Scan<'a> {
         if ignored && !tracked {
             return Ok(false);
         }
-        if is_forbidden(bytes) {
+        if names::is_forbidden(bytes, Kind::Folder) {
             self.warn(Why::Forbidden);
             return Ok(false);
         }
@@ -252,7 +249,7 @@ impl<'a> Scan<'a> {
             self.warn(Why::Special);
             return Ok(seen.keep_file(folder, known));
         }
-        if is_forbidden(bytes) || (kind == Kind::Link && bytes.eq_ignore_ascii_case(b".gitmodules")) {
+        if names::is_forbidden(bytes, kind) {
             self.warn(Why::Forbidden);
             return Ok(false);
         }
@@ -352,54 +349,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The folder's ignore rules, read again when the file changed. `None`: there are none.
-    fn rules(&mut self, fd: BorrowedFd<'_>, folder: &mut Folder, listing: &Listing) -> Option<Arc<Rules>> {
-        // git does not follow a link here.
-        if listing.ignore_file != Some(Kind::File) {
-            folder.rules = None;
-            return None;
-        }
-        let stat = Stat::from(&statat(fd, c".gitignore", AtFlags::SYMLINK_NOFOLLOW).ok()?);
-        match &folder.rules {
-            Some(cached) if !cached.stale && cached.stat.is_same(&stat) => {}
-            _ => {
-                let text = match read_text(fd, c".gitignore") {
-                    Ok(text) => text,
-                    Err(error) => {
-                        self.warn(Why::Unreadable(format!(".gitignore: {error}")));
-                        Vec::new()
-                    }
-                };
-                let value = Arc::new(Rules::parse(&text));
-                folder.rules = Some(Cached { stat, stale: stat.is_racy(self.now), value });
-            }
-        }
-        folder.rules.as_ref().map(|cached| Arc::clone(&cached.value)).filter(|rules| !rules.is_empty())
-    }
-
-    /// Notices a new, changed or removed `.gitattributes`, before a file that it is about is read.
-    fn attributes(&mut self, fd: BorrowedFd<'_>, folder: &mut Folder, listing: &Listing) {
-        if listing.attribute_file != Some(Kind::File) {
-            if folder.attributes.take().is_some() {
-                self.maker.converter.forget();
-                folder.doubt_conversions();
-            }
-            return;
-        }
-        let Ok(stat) = statat(fd, c".gitattributes", AtFlags::SYMLINK_NOFOLLOW) else { return };
-        let stat = Stat::from(&stat);
-        if folder.attributes.as_ref().is_some_and(|known| !known.stale && known.stat.is_same(&stat)) {
-            return;
-        }
-        folder.attributes = Some(Cached { stat, stale: stat.is_racy(self.now), value: () });
-        self.maker.converter.forget();
-        folder.doubt_conversions();
-        let asked =
-            read_text(fd, c".gitattributes").map_or(Conversion::Drivers, |t| Conversion::asked_by(&t));
-        self.maker.conversion = self.maker.conversion.max(asked);
-    }
-
-    fn warn(&mut self, why: Why) {
+    pub(super) fn warn(&mut self, why: Why) {
         self.warnings.add(&self.path, why);
     }
 
@@ -409,40 +359,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Names that git refuses because NTFS takes them for `.git` (`core.protectNTFS`, on by default everywhere).
-fn is_forbidden(name: &[u8]) -> bool {
-    let rest = match name {
-        [b'.', rest @ ..] if rest.get(..3).is_some_and(|r| r.eq_ignore_ascii_case(b"git")) => &rest[3..],
-        _ if name.get(..5).is_some_and(|n| n.eq_ignore_ascii_case(b"git~1")) => &name[5..],
-        _ => return false,
-    };
-    let end = rest.iter().position(|b| !matches!(b, b' ' | b'.')).unwrap_or(rest.len());
-    matches!(rest.get(end), None | Some(b':' | b'\\'))
-}
-
 fn is_gone(error: &io::Error) -> bool {
     use rustix::io::Errno;
     matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::STALE))
-}
-
-fn read_text(folder: BorrowedFd<'_>, name: &CStr) -> io::Result<Vec<u8>> {
-    let file = std::fs::File::from(open_file(folder, name)?);
-    let mut text = Vec::new();
-    file.take(TEXT_MAX).read_to_end(&mut text)?;
-    Ok(text)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_forbidden;
-
-    #[test]
-    fn refuses_the_names_that_git_refuses() {
-        for name in [".git", ".GIT", ".git ", ".Git. .", "git~1", "GIT~1.", ".git:x", ".git\\x"] {
-            assert!(is_forbidden(name.as_bytes()), "{name}");
-        }
-        for name in [".gitignore", ".github", "git", "git~2", ".git x", "a.git"] {
-            assert!(!is_forbidden(name.as_bytes()), "{name}");
-        }
-    }
 }

@@ -72,8 +72,8 @@ impl From<&rustix::fs::Stat> for Stat {
             size => size,
         };
         Stat {
-            mtime: Moment::new(stat.st_mtime as i64, stat.st_mtime_nsec as i64),
-            ctime: Moment::new(stat.st_ctime as i64, stat.st_ctime_nsec as i64),
+            mtime: Moment::new(stat.st_mtime, stat.st_mtime_nsec as i64),
+            ctime: Moment::new(stat.st_ctime, stat.st_ctime_nsec as i64),
             dev: stat.st_dev as u32,
             ino: stat.st_ino as u32,
             uid: stat.st_uid,
@@ -134,8 +134,8 @@ impl From<&rustix::fs::Stat> for Signature {
             dev: stat.st_dev,
             ino: stat.st_ino,
             size: stat.st_size,
-            mtime: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
-            ctime: (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
+            mtime: (stat.st_mtime, stat.st_mtime_nsec as i64),
+            ctime: (stat.st_ctime, stat.st_ctime_nsec as i64),
         }
     }
 }

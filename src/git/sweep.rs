@@ -51,8 +51,9 @@ pub(super) fn sweep(place: &Place) -> Result<usize, GitError> {
 /// Removes the lock of one checkpoint's reference, which only a killed process of this project can have left.
 pub(super) fn remove_lock(place: &Place, session: SessionId, iteration: u32) {
     let lock = place.common_dir.join(format!("{}.lock", reference(session, iteration)));
-    if let Err(error) = fs::remove_file(&lock) {
-        tracing::warn!(lock = %lock.display(), %error, "could not remove a stale lock");
+    match fs::remove_file(&lock) {
+        Ok(()) => tracing::info!(lock = %lock.display(), "removed the lock of a process that was killed"),
+        Err(error) => tracing::warn!(lock = %lock.display(), %error, "could not remove a stale lock"),
     }
 }
 

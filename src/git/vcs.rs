@@ -48,7 +48,12 @@ impl std::fmt::Debug for Vcs {
 impl Vcs {
     /// Opens what is there, and keeps `.longhaul/` out of git. With the second value: why there is no git, where a
     /// person may have expected it.
-    pub fn open(root: &Path, environment: Environment, durability: Durability, keep: usize) -> (Self, Option<String>) {
+    pub fn open(
+        root: &Path,
+        environment: Environment,
+        durability: Durability,
+        keep: usize,
+    ) -> (Self, Option<String>) {
         let folder = || Vcs::Folder(FolderWatch::new(root));
         match Repo::open_with(root, &Arc::new(Program::new(environment)), durability) {
             Opening::Git(repo) => {
@@ -74,7 +79,10 @@ impl Vcs {
                 let snapshot = repo.snapshot().map_err(|error| error.to_string())?;
                 let tree = snapshot.tree.to_string();
                 let left_out = snapshot.warnings.list.first().map(|first| {
-                    format!("{} files were left out or taken otherwise, first {first}", snapshot.warnings.total)
+                    format!(
+                        "{} files were left out or taken otherwise, first {first}",
+                        snapshot.warnings.total
+                    )
                 });
                 *last = Some(snapshot);
                 Ok(Look { tree, git: true, left_out })

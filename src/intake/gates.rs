@@ -71,7 +71,9 @@ fn applies(hint: &Hint, root: &Path) -> bool {
         return false;
     }
     // A line start counts also on the first line.
-    let text = std::fs::read(&path).map(|bytes| format!("\n{}", String::from_utf8_lossy(&bytes))).unwrap_or_default();
+    let text = std::fs::read(&path)
+        .map(|bytes| format!("\n{}", String::from_utf8_lossy(&bytes)))
+        .unwrap_or_default();
     text.contains(holds) && !text.contains(NPM_NONE)
 }
 
@@ -96,7 +98,10 @@ mod tests {
         assert_eq!(detected(&[]), [""; 0]);
         assert_eq!(detected(&[("Cargo.toml", "")]), ["cargo-test"]);
         assert_eq!(detected(&[("package.json", r#"{"scripts":{"test":"vitest"}}"#)]), ["npm-test"]);
-        assert_eq!(detected(&[("package.json", r#"{"scripts":{"test":"echo \"Error: no test specified\""}}"#)]), [""; 0]);
+        assert_eq!(
+            detected(&[("package.json", r#"{"scripts":{"test":"echo \"Error: no test specified\""}}"#)]),
+            [""; 0]
+        );
         assert_eq!(detected(&[("package.json", r#"{"scripts":{}}"#)]), [""; 0]);
         assert_eq!(detected(&[("pyproject.toml", "[tool.pytest]"), ("pytest.ini", "")]), ["pytest"]);
         assert_eq!(detected(&[("go.mod", ""), ("Makefile", "test:\n\tgo test\n")]), ["go-test", "make-test"]);

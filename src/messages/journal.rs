@@ -1,6 +1,5 @@
 //! Journal: fans committed events out to the file, to stdout and to whoever subscribed.
 
-
 use ractor::RpcReplyPort;
 
 use super::store::Committed;

@@ -89,7 +89,12 @@ impl ProviderBook {
     ///
     /// # Errors
     /// What is missing, and how to get it.
-    pub fn usable(&self, name: &str, project: &Path, env: &BTreeMap<OsString, OsString>) -> Result<(), Unusable> {
+    pub fn usable(
+        &self,
+        name: &str,
+        project: &Path,
+        env: &BTreeMap<OsString, OsString>,
+    ) -> Result<(), Unusable> {
         let Some(definition) = self.definition(name) else {
             let suggestion = self.registry.suggest(name).map(str::to_owned);
             return Err(Unusable::Unknown { name: name.to_owned(), suggestion });
@@ -115,6 +120,7 @@ impl Definition {
 
     /// What a call costs is known: the provider says it, or its prices are known.
     pub fn tells_cost(&self) -> bool {
-        matches!(self.output, OutputFormat::ClaudeStreamJson | OutputFormat::Rehearsal) || !self.prices.is_empty()
+        matches!(self.output, OutputFormat::ClaudeStreamJson | OutputFormat::Rehearsal)
+            || !self.prices.is_empty()
     }
 }

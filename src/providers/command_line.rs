@@ -263,7 +263,13 @@ mod tests {
             build(
                 definition,
                 request,
-                &Host { env: &self.env, root, project: self.folder.path(), keep: &[], foreign_keys: &foreign_keys },
+                &Host {
+                    env: &self.env,
+                    root,
+                    project: self.folder.path(),
+                    keep: &[],
+                    foreign_keys: &foreign_keys,
+                },
             )
         }
 
@@ -437,7 +443,8 @@ mod tests {
     #[test]
     fn probes_and_credential_files() {
         let world = World::new(&[("HOME", "/home/u"), ("CLAUDE_CONFIG_DIR", "/cfg"), ("CODEX_HOME", "")]);
-        let host = Host { env: &world.env, root: false, project: world.folder.path(), keep: &[], foreign_keys: &[] };
+        let host =
+            Host { env: &world.env, root: false, project: world.folder.path(), keep: &[], foreign_keys: &[] };
         let probe = version_probe(world.registry.get("claude").unwrap(), &host).unwrap().unwrap();
         assert_eq!((probe.args, probe.stdin), (vec!["--version".into()], None));
         assert_eq!(version_probe(world.registry.get("rehearsal").unwrap(), &host), Ok(None));

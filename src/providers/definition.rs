@@ -387,7 +387,9 @@ impl Pattern {
                 .case_insensitive(true)
                 .size_limit(1 << 20)
                 .build();
-            built.inspect_err(|error| tracing::warn!(pattern = self.written, %error, "a rule cannot be used")).ok()
+            built
+                .inspect_err(|error| tracing::warn!(pattern = self.written, %error, "a rule cannot be used"))
+                .ok()
         };
         self.compiled.get_or_init(compile).as_ref()
     }

@@ -58,7 +58,8 @@ fn settings(project: &Project) -> Result<(Config, Check), CliError> {
         Err(error) => {
             let error = CliError::from(error);
             let hint = error.hints.first().cloned();
-            let advice = hint.unwrap_or_else(|| "mend the file; `longhaul config check` looks again".to_owned());
+            let advice =
+                hint.unwrap_or_else(|| "mend the file; `longhaul config check` looks again".to_owned());
             let check = Check::fail("settings", error.message).advised(advice);
             Ok((config::load(&config::Sources::default())?.config, check))
         }
@@ -103,7 +104,8 @@ mod tests {
         let path = format!("{}:/usr/bin:/bin", bin.display());
         let mut project = Project::at(dir.path());
         let home = dir.path().join("home");
-        let variables = [("PATH", path), ("HOME", home.display().to_string()), ("ANTHROPIC_API_KEY", "sk-1".into())];
+        let variables =
+            [("PATH", path), ("HOME", home.display().to_string()), ("ANTHROPIC_API_KEY", "sk-1".into())];
         project.environment = Environment::from_iter(variables.map(|(k, v)| (k.into(), v.into())));
         (dir, project)
     }

@@ -41,7 +41,13 @@ pub struct Begin {
 
 impl Machine {
     /// Begins: starts a session or goes on with the last one, and takes the first step.
-    pub fn begin(&mut self, begin: Begin, signals: Signals, state: &State, now: Timestamp) -> Vec<Action> {
+    pub fn begin(
+        &mut self,
+        mut begin: Begin,
+        signals: Signals,
+        state: &State,
+        now: Timestamp,
+    ) -> Vec<Action> {
         self.rebase(state, now);
         let resume = signals.resume;
         self.signals = Signals { resume: false, ..signals };
@@ -51,9 +57,10 @@ impl Machine {
         if goes_on {
             self.go_on(&begin);
         } else {
-            self.start(&begin);
+            let found = std::mem::take(&mut begin.found);
+            self.start(&begin, found);
         }
-        for body in begin.found {
+        for body in std::mem::take(&mut begin.found) {
             self.push(body);
         }
         if resume {
@@ -104,7 +111,7 @@ impl Machine {
         }
     }
 
-    fn start(&mut self, begin: &Begin) {
+    fn start(&mut self, begin: &Begin, found: Vec<Body>) {
         if let Some(token) = self.session().and_then(|s| s.open.as_ref()).map(|open| open.token) {
             self.close_lost_attempt(token, "the supervisor had died");
         }
@@ -120,6 +127,15 @@ impl Machine {
             overrides: begin.overrides.clone(),
             agent: begin.agent.clone(),
         };
+        // What was noticed on the way comes first: the class of the job rests on it.
+        for body in found {
+            self.push_first(id, None, body);
+        }
+        self.push_first(id, begin.chain.first().cloned(), Body::SessionStarted(Box::new(started)));
+    }
+
+    /// An event of a session that is only about to begin.
+    fn push_first(&mut self, id: SessionId, provider: Option<String>, body: Body) {
         let event = EventId(self.ids.next(self.now));
         self.push_draft(Draft {
             id: event,
@@ -128,8 +144,8 @@ impl Machine {
             lane: None,
             iteration: None,
             attempt: None,
-            provider: begin.chain.first().cloned(),
-            body: Body::SessionStarted(Box::new(started)),
+            provider,
+            body,
         });
     }
 

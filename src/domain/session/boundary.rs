@@ -147,7 +147,7 @@ impl Machine {
             return self.finish(Phase::Finished, Reason::GoalsMet, summary);
         }
         if let Some(why) = &report.blocked {
-            return self.pause_with(Reason::NeedsHuman, format!("the agent asks for a person: {why}"));
+            return self.pause_with(Reason::NeedsHuman, why.clone());
         }
         self.advance();
     }
@@ -267,7 +267,7 @@ impl Machine {
 
 /// A result that can be used again: it was about the same tree, and about the tree only.
 fn holds(record: &GateRecord, tree: Option<&str>) -> bool {
-    matches!(record.result, GateResult::Passed | GateResult::Failed)
+    matches!(record.result, GateResult::Passed | GateResult::Failed | GateResult::TimedOut)
         && tree.is_some()
         && record.tree.as_deref() == tree
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::boundary::later;
 use super::input::{
     Action, AttemptReport, EndReason, GateReport, Input, Rules, Signals, Stop, SwitchRequest,
 };
-use super::boundary::later;
 use super::policy::advice;
 use crate::domain::accounts::Admission;
 use crate::domain::backoff::Backoff;
@@ -23,7 +23,10 @@ const STOPPED: u8 = 3;
 const NEEDS_PERSON: u8 = 5;
 
 /// Before an attempt is made again that was lost with its actor.
-const LOST: Backoff = Backoff { floor: Duration::from_millis(10), ..Backoff::new(Duration::from_millis(100), Duration::from_secs(30)) };
+const LOST: Backoff = Backoff {
+    floor: Duration::from_millis(10),
+    ..Backoff::new(Duration::from_millis(100), Duration::from_secs(30))
+};
 
 /// The state machine of one session with one lane.
 #[derive(Debug)]
@@ -526,6 +529,11 @@ impl Machine {
             return self.hold();
         }
         if reason.needs_person() && !self.rules.wait {
+            if self.pending.iter().all(|draft| !matches!(draft.body, Body::SessionPaused { .. })) {
+                // It was paused before this start: whoever started it must hear why it ends at once.
+                let detail = self.session().map_or(String::new(), |s| s.detail.clone());
+                self.push(Body::SessionPaused { reason, detail, in_flight: false });
+            }
             self.flush();
             self.step = Step::Ended;
             self.act(Action::Exit(NEEDS_PERSON));
@@ -617,10 +625,20 @@ impl Machine {
             }
         }
         let reserved = self.reservation();
+        if let (Some(usd), Some(limit), Some(session)) = (reserved, self.budget_limit(), self.session()) {
+            let (usd, spent_usd, limit_usd) = (usd.as_usd(), session.budget.spent.as_usd(), limit.as_usd());
+            self.push_at(Body::BudgetReserved { usd, spent_usd, limit_usd }, at);
+        }
         let token = Token(self.ids.next(self.now));
         let (pid, start_time) = process.unzip();
         self.push_at(
-            Body::AttemptStarted { token, model: None, pid, start_time, reserved_usd: reserved.map(MicroUsd::as_usd) },
+            Body::AttemptStarted {
+                token,
+                model: None,
+                pid,
+                start_time,
+                reserved_usd: reserved.map(MicroUsd::as_usd),
+            },
             at,
         );
         self.step = Step::Calling { token, ending: None };
@@ -658,7 +676,8 @@ impl Machine {
         if self.session().is_some_and(|s| s.wait.is_some()) {
             self.end_wait();
         }
-        let (iterations, spent) = self.session().map_or((0, MicroUsd::ZERO), |s| (s.finished, s.budget.spent));
+        let (iterations, spent) =
+            self.session().map_or((0, MicroUsd::ZERO), |s| (s.finished, s.budget.spent));
         self.push(Body::SessionFinished { state, reason, detail, iterations, spent_usd: spent.as_usd() });
         self.leave(state);
     }

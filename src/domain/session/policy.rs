@@ -106,7 +106,7 @@ pub(super) fn advice(reason: Reason, provider: &str) -> String {
             format!("`{provider}` refused the content: change the spec or the provider, then `longhaul resume`")
         }
         Reason::RetriesExhausted => {
-            "too many failures in a row: see `longhaul logs`, then `longhaul resume`".to_owned()
+            "see `longhaul logs`, then `longhaul resume`".to_owned()
         }
         Reason::Stagnated => {
             "nothing has changed for too many iterations: `longhaul say` what to do, then `longhaul resume`"

@@ -169,14 +169,23 @@ fn a_checkpoint_of_a_newer_program_is_refused_and_left_alone() {
 
 #[test]
 fn a_lock_of_a_killed_process_does_not_stop_its_successor() {
-    let sandbox = Sandbox::new();
-    let mut repo = sandbox.open();
-    let made = checkpoint(&mut repo, 1, 1);
-    let lock = sandbox.path().join(".git").join(&made.reference).with_file_name("000002.lock");
-    fs::write(&lock, "").unwrap();
-    checkpoint(&mut repo, 1, 2);
-    assert_eq!(names(&repo), [(1, 1), (1, 2)]);
-    assert!(!lock.exists());
+    for (sandbox, mut repo) in both() {
+        let made = checkpoint(&mut repo, 1, 1);
+        let lock =
+            |n: u32| sandbox.path().join(".git").join(&made.reference).with_file_name(format!("{n:06}.lock"));
+        fs::write(lock(2), "").unwrap();
+        checkpoint(&mut repo, 1, 2);
+        assert_eq!(names(&repo), [(1, 1), (1, 2)]);
+        assert!(!lock(2).exists());
+        // What cannot be removed now is removed the next time, and does not keep the others.
+        checkpoint(&mut repo, 1, 3);
+        fs::write(lock(1), "").unwrap();
+        assert_eq!(repo.retain(1).unwrap(), 1);
+        assert_eq!(names(&repo), [(1, 1), (1, 3)]);
+        fs::remove_file(lock(1)).unwrap();
+        assert_eq!(repo.retain(1).unwrap(), 1);
+        assert_eq!(names(&repo), [(1, 3)]);
+    }
 }
 
 #[test]

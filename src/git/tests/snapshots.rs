@@ -167,7 +167,7 @@ fn what_cannot_be_read_is_left_as_it_was() {
     sandbox.write("file", "changed");
     sandbox.write("new", "x");
     for name in ["file", "new", "folder"] {
-        fs::set_permissions(sandbox.path().join(name), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(sandbox.path().join(name), fs::Permissions::from_mode(0o0)).unwrap();
     }
     let mut repo = sandbox.open();
     let snapshot = repo.snapshot().unwrap();
@@ -468,6 +468,62 @@ fn a_repository_made_anew_is_noticed() {
     sandbox.git(&["init", "-q"]);
     assert!(matches!(repo.snapshot(), Err(crate::git::GitError::Moved(_))));
     assert_like_git(&sandbox, &mut sandbox.open());
+}
+
+#[test]
+fn a_walk_that_fails_half_way_leaves_nothing_wrong() {
+    let sandbox = Sandbox::new();
+    for n in 0..20 {
+        sandbox.write(&format!("d{n}/e/f"), "x");
+    }
+    sandbox.commit_all();
+    let mut repo = sandbox.open();
+    repo.snapshot().unwrap();
+    for n in 0..20 {
+        sandbox.write(&format!("d{n}/e/f"), "y");
+    }
+    // Too large to be held back, and there is no place for it.
+    sandbox.write("d7/large", vec![b'x'; 1 << 20]);
+    let objects = sandbox.path().join(".git/objects");
+    fs::rename(&objects, objects.with_extension("away")).unwrap();
+    assert!(repo.snapshot().is_err());
+    fs::rename(objects.with_extension("away"), &objects).unwrap();
+    assert_like_git(&sandbox, &mut repo);
+}
+
+#[test]
+fn our_folder_in_the_git_directory_may_be_lost_at_any_time() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a", "a");
+    let mut repo = sandbox.open();
+    for content in ["b", "c"] {
+        fs::remove_dir_all(sandbox.path().join(".git/longhaul")).unwrap();
+        sandbox.write("a", content);
+        assert_like_git(&sandbox, &mut repo);
+    }
+}
+
+#[test]
+fn a_work_tree_of_a_bare_repository_works() {
+    let sandbox = Sandbox::new();
+    sandbox.commit_all();
+    let bare = sandbox.path().join("bare.git");
+    sandbox.git(&["clone", "-q", "--bare", ".", bare.to_str().unwrap()]);
+    sandbox.git_raw(&["-C", bare.to_str().unwrap(), "worktree", "add", "-q", "../tree"]);
+    let tree = sandbox.path().join("tree");
+    fs::write(tree.join("a"), "a").unwrap();
+    let Opening::Git(mut repo) = open_at(&sandbox, &tree) else { panic!() };
+    assert_eq!(repo.route(), &Route::Library);
+    let snapshot = repo.snapshot().unwrap();
+    let empty = repo.tree_of(snapshot.head.unwrap()).unwrap().unwrap();
+    assert_eq!(repo.changes(empty, snapshot.tree, 5).unwrap().total, 1);
+}
+
+#[test]
+fn a_repository_can_be_handed_to_another_thread() {
+    fn assert_send<T: Send>() {}
+    assert_send::<Repo>();
+    assert_send::<FolderWatch>();
 }
 
 #[test]

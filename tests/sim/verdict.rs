@@ -1,0 +1,161 @@
+//! What must hold after a storm.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use longhaul::domain::event::{Body, Event};
+use longhaul::domain::ids::MessageId;
+use longhaul::domain::state::{Phase, Reason, State};
+use longhaul::store::{Db, Durability, OpenOptions, StorePaths};
+
+use crate::scene::Scene;
+
+pub fn check(mut scene: Scene, last: u64, said: &[(MessageId, usize)], deaths: &BTreeMap<&str, u32>) {
+    let events = scene.shown();
+    let state = scene.ctx.state();
+    let session = state.session.as_ref().unwrap();
+    assert_eq!((session.state, session.reason), (Phase::Finished, Some(Reason::MaxIterations)));
+
+    each_event_once(&events);
+    let mut fold = State::default();
+    events.iter().for_each(|event| fold.apply(event));
+    assert!(fold == *state, "state is a fold of its events");
+
+    one_session(&events);
+    one_end_for_each_number(&events, last);
+    let calls = one_call_at_a_time(&events);
+    never_two_in_the_folder(&scene, &calls);
+    each_message_once_and_in_order(&events, said);
+    assert!(state.inbox.queued.is_empty());
+    assert_eq!((session.iteration, session.finished), (last, last));
+    assert_eq!(session.calls, calls.len() as u64);
+    no_restart_is_lost(&events, deaths);
+    the_files_say_the_same(&scene, &state);
+    assert_eq!(scene.ctx.folder.available_permits(), 1, "the folder was not given back");
+}
+
+/// What was shown is the whole journal, in order.
+fn each_event_once(events: &[Event]) {
+    let seqs: Vec<u64> = events.iter().map(|event| event.seq).collect();
+    let all: Vec<u64> = (1..=events.len() as u64).collect();
+    assert_eq!(seqs, all);
+}
+
+fn named<'a>(events: &'a [Event], name: &'a str) -> impl Iterator<Item = &'a Event> {
+    events.iter().filter(move |event| event.body.name() == name)
+}
+
+fn one_session(events: &[Event]) {
+    for (name, times) in
+        [("session_started", 1), ("session_finished", 1), ("session_crashed", 0), ("session_resumed", 0)]
+    {
+        assert_eq!(named(events, name).count(), times, "{name}");
+    }
+}
+
+fn one_end_for_each_number(events: &[Event], last: u64) {
+    for name in ["iteration_started", "iteration_finished"] {
+        let numbers: Vec<_> = named(events, name).map(|event| event.iteration.unwrap()).collect();
+        assert_eq!(numbers, (1..=last).collect::<Vec<_>>(), "{name}");
+    }
+}
+
+/// Every attempt that begins ends before the next one. Its number, and whether it completed.
+fn one_call_at_a_time(events: &[Event]) -> Vec<bool> {
+    let mut calls = Vec::new();
+    let mut open = None;
+    for event in events {
+        match &event.body {
+            Body::AttemptStarted { token, .. } => {
+                assert_eq!(open.replace(*token), None, "two calls at once: event {}", event.seq);
+            }
+            Body::AttemptFinished(a) => {
+                assert_eq!(open.take(), Some(a.token), "event {}", event.seq);
+                calls.push(a.verdict.outcome.ends_iteration());
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(open, None);
+    calls
+}
+
+/// What calls wrote about themselves: nobody writes after a later one has begun.
+fn never_two_in_the_folder(scene: &Scene, calls: &[bool]) {
+    let log = fs::read_to_string(scene.root().join("calls.log")).unwrap();
+    let mut present = 0;
+    let mut ended = Vec::new();
+    for line in log.lines() {
+        let (kind, number) = line.split_at(1);
+        let number: usize = number.parse().unwrap();
+        match kind {
+            "+" => {
+                assert!(number > present, "{line} after {present}");
+                present = number;
+            }
+            _ => assert_eq!(number, present, "{line}: two calls in the folder"),
+        }
+        if kind == "-" {
+            ended.push(number);
+        }
+    }
+    for (at, completed) in calls.iter().enumerate() {
+        assert!(!completed || ended.contains(&(at + 1)), "call {} completed, and had not ended", at + 1);
+    }
+}
+
+fn each_message_once_and_in_order(events: &[Event], said: &[(MessageId, usize)]) {
+    let mut queued = Vec::new();
+    let mut delivered = Vec::new();
+    for event in events {
+        match &event.body {
+            Body::MessageQueued { id, text, .. } => queued.push((*id, text.clone())),
+            Body::MessageDelivered { id } => delivered.push(*id),
+            _ => {}
+        }
+    }
+    let marks: Vec<String> = said.iter().map(|(_, n)| format!("mark-{n} of the storm")).collect();
+    let texts: Vec<String> = queued.iter().map(|(_, text)| text.trim().to_owned()).collect();
+    assert_eq!(texts, marks, "taken once, in the order in which they were said");
+    let ids: Vec<MessageId> = queued.iter().map(|(id, _)| *id).collect();
+    assert_eq!(delivered, ids, "delivered once, in the same order");
+}
+
+/// Each death of an actor that its supervisor has to restart is told. A call's own actor is not restarted; whoever
+/// dies with its supervisor is started by that one's restart.
+fn no_restart_is_lost(events: &[Event], deaths: &BTreeMap<&str, u32>) {
+    let mut told: BTreeMap<&str, u32> = BTreeMap::new();
+    for event in events {
+        if let Body::ActorRestarted { actor, .. } = &event.body {
+            *told.entry(actor).or_default() += 1;
+        }
+    }
+    println!("restarts told: {told:?}");
+    for (who, died) in deaths.iter().filter(|(who, _)| **who != "provider") {
+        let told = told.get(who).copied().unwrap_or(0);
+        assert!(
+            told <= *died + 3 && told + died / 5 + 2 >= *died,
+            "{who}: died {died} times, told {told} times"
+        );
+    }
+}
+
+/// The database holds the state, and the journal alone gives the same.
+fn the_files_say_the_same(scene: &Scene, state: &State) {
+    let paths = StorePaths::new(scene.root());
+    let options = OpenOptions { durability: Durability::Process, fresh: false, now: scene.ctx.now() };
+    let opened = Db::open(&paths, options).unwrap();
+    assert_eq!(opened.recovery, None);
+    assert!(*opened.state == *state, "the database holds another state");
+    drop(opened);
+    for suffix in ["", "-wal", "-shm"] {
+        let mut name = paths.state_db.clone().into_os_string();
+        name.push(suffix);
+        let _ = fs::remove_file(name);
+    }
+    let rebuilt = Db::open(&paths, options).unwrap();
+    assert!(rebuilt.recovery.is_some());
+    let mut expected = state.clone();
+    expected.seq = rebuilt.state.seq;
+    assert!(*rebuilt.state == expected, "the journal gives another state");
+}
