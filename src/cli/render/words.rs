@@ -162,7 +162,8 @@ fn say(event: &Event, zone: &TimeZone) -> String {
         Body::OrphanEnded { pid, command } => {
             format!("process {pid} had been left behind and was ended: {}", one_line(command, QUOTED))
         }
-        Body::Notice { message, .. } => one_line(message, QUOTED),
+        Body::Notice { code, message } if message.trim().is_empty() => code.replace('_', " "),
+        Body::Notice { message, .. } => one_line(message, LINE),
         Body::Snapshot(state) => format!("state up to event {}", state.seq),
         Body::Unknown => "something that a later version of Longhaul knows".to_owned(),
     }

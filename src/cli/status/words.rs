@@ -125,7 +125,7 @@ fn rows(
     if !session.detail.is_empty() && session.detail != DONE {
         row("detail", session.detail.clone());
     }
-    if session.retries > 0 || session.last_outcome.as_deref().is_some_and(|outcome| outcome != "completed") {
+    if session.retries > 0 || session.last_outcome.as_deref().is_some_and(is_failure) {
         let last = session.last_outcome.as_deref().unwrap_or("unknown").replace('_', " ");
         row("failures", format!("{} in a row; the last attempt: {last}", session.retries));
     }
@@ -140,6 +140,11 @@ fn rows(
         let tree: String = checkpoint.tree.chars().take(10).collect();
         row("checkpoint", format!("iteration {}, tree {tree}", checkpoint.number));
     }
+}
+
+/// By outcome name.
+fn is_failure(outcome: &str) -> bool {
+    !matches!(outcome, "completed" | "cancelled")
 }
 
 fn provider(status: &Status, session: &SessionStatus, now: Timestamp) -> String {
