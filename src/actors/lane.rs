@@ -432,10 +432,8 @@ struct Told {
 
 fn work(ask: prompting::AskWork, prepared: Option<Box<Prepared>>) -> Work {
     match (ask, prepared) {
-        (prompting::AskWork::Process { spec, decoder, log, max_line }, Some(prepared)) => {
-            Work::Process { prepared, spec, decoder, log, max_line }
-        }
-        (prompting::AskWork::Process { .. }, None) => Work::Failed(StartFailure::Busy("the call".to_owned())),
+        (prompting::AskWork::Process(ask), Some(prepared)) => Work::Process { prepared, ask },
+        (prompting::AskWork::Process(_), None) => Work::Failed(StartFailure::Busy("the call".to_owned())),
         (prompting::AskWork::Rehearsal(rehearsal), _) => Work::Rehearsal(rehearsal),
         (prompting::AskWork::Failed(failure), _) => Work::Failed(failure),
     }

@@ -42,19 +42,22 @@ pub struct Ask {
     pub limits: Limits,
 }
 
+/// A process to be called.
+pub struct ProcessAsk {
+    /// What it becomes.
+    pub spec: CallSpec,
+    /// Reads its output.
+    pub decoder: Box<dyn Decoder>,
+    /// Where its output is kept.
+    pub log: AttemptLog,
+    /// Longest line, bytes.
+    pub max_line: usize,
+}
+
 /// What is called.
 pub enum AskWork {
     /// A process.
-    Process {
-        /// What it becomes.
-        spec: CallSpec,
-        /// Reads its output.
-        decoder: Box<dyn Decoder>,
-        /// Where its output is kept.
-        log: AttemptLog,
-        /// Longest line, bytes.
-        max_line: usize,
-    },
+    Process(Box<ProcessAsk>),
     /// A script.
     Rehearsal(Box<Rehearsal>),
     /// Nothing: why.
@@ -137,12 +140,12 @@ fn process(ctx: &ProjectCtx, go: &Go, definition: &Definition, prompt: String) -
     // The folder may have been deleted by an agent; a log that cannot be written never stops a call.
     let _ = fs::create_dir_all(&ctx.paths.logs);
     let base = ctx.paths.logs.join(format!("{:06}-{}", go.iteration, go.attempt));
-    AskWork::Process {
+    AskWork::Process(Box::new(ProcessAsk {
         spec: CallSpec { argv, env, cwd: line.cwd, stdin: line.stdin.unwrap_or_default() },
         decoder,
         log: AttemptLog::new(&base, config.logs.max_file),
         max_line: config.limits.line_bytes,
-    }
+    }))
 }
 
 /// Builds the prompt, and says what is worth saying about the spec.

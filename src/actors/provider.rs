@@ -12,6 +12,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 
+use super::prompting::ProcessAsk;
 use super::rehearsal::{Rehearsal, play};
 use super::vital_signs::{Limits, Sign, VitalSigns};
 use crate::domain::ids::Token;
@@ -52,14 +53,8 @@ pub enum Work {
     Process {
         /// It waits.
         prepared: Box<Prepared>,
-        /// What it becomes.
-        spec: CallSpec,
-        /// Reads its output.
-        decoder: Box<dyn Decoder>,
-        /// Where its output is kept.
-        log: AttemptLog,
-        /// Longest line, bytes.
-        max_line: usize,
+        /// What it becomes, and who reads it.
+        ask: Box<ProcessAsk>,
     },
     /// A script, in process.
     Rehearsal(Box<Rehearsal>),
@@ -157,8 +152,9 @@ impl Actor for ProviderActor {
             stop: None,
         };
         match work {
-            Work::Process { prepared, spec, decoder, log, max_line } => match begin(*prepared, &spec) {
+            Work::Process { prepared, ask } => match begin(*prepared, &ask.spec) {
                 Ok((output, call, stop, signal)) => {
+                    let ProcessAsk { decoder, log, max_line, .. } = *ask;
                     let sink = Sink { decoder, terminal };
                     provider.stop = Some(stop);
                     read(output, sink, log, max_line, activity, signal, myself.clone());
@@ -262,7 +258,7 @@ impl Provider {
         let strays = ended.strays;
         let end = CallEnd { exit: ended.exit, ended_by: self.ended_by };
         let said = match heard {
-            Heard::Lines(decoder) => Said::Decoded(decoder.finish(&end)),
+            Heard::Lines(decoder) => Said::Decoded(Box::new(decoder.finish(&end))),
             Heard::Steps(performance) => Said::Played(performance),
             Heard::Nothing => Said::Nothing,
         };

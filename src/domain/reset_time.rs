@@ -220,7 +220,7 @@ fn month_number(name: &str) -> Option<i8> {
     ];
     let name = name.to_ascii_lowercase();
     let known = |month: &&str| month.starts_with(&name) || (name == "sept" && **month == *"september");
-    MONTHS.iter().position(|month| known(month)).and_then(|index| i8::try_from(index + 1).ok())
+    MONTHS.iter().position(known).and_then(|index| i8::try_from(index + 1).ok())
 }
 
 /// A zone by its IANA name, from the database in the binary: a host without one must not lose a reset time.

@@ -31,7 +31,7 @@ pub enum ProviderMsg {
 #[derive(Debug)]
 pub enum Said {
     /// A process, read by its provider's decoder.
-    Decoded(Transcript),
+    Decoded(Box<Transcript>),
     /// A script.
     Played(Performance),
     /// It never ran.

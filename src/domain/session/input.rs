@@ -10,7 +10,7 @@ use crate::domain::backoff::Backoff;
 use crate::domain::event::{Body, Draft};
 use crate::domain::ids::{MessageId, Token};
 use crate::domain::outcome::{Exit, Usage, Verdict};
-use crate::domain::state::{Account, GateResult, Limits, Reason};
+use crate::domain::state::{Account, GateResult, Reason};
 
 /// The settings that the rules look at. Time limits of calls and gates are their owners' business.
 #[derive(Debug, Clone, PartialEq)]

@@ -14,7 +14,7 @@ use crate::domain::backoff::Backoff;
 use crate::domain::event::{Body, Draft};
 use crate::domain::ids::{EventId, IdSource, LaneId, Token};
 use crate::domain::money::MicroUsd;
-use crate::domain::state::{Limits, Phase, Reason, Session, State, WaitReason};
+use crate::domain::state::{Phase, Reason, Session, State, WaitReason};
 
 /// Exit codes of the program that the session decides.
 const DONE: u8 = 0;
@@ -506,10 +506,10 @@ impl Machine {
 
     /// A pause whose cause still holds.
     fn hold(&mut self) -> bool {
-        if self.disk.is_some() && self.paused_for().is_none() {
-            if let Some(body) = self.disk.clone() {
-                self.pause_for_disk(&body);
-            }
+        if let Some(body) = self.disk.clone()
+            && self.paused_for().is_none()
+        {
+            self.pause_for_disk(&body);
         }
         if let Some(detail) = self.signals.pause.clone()
             && self.paused_for().is_none()

@@ -59,7 +59,7 @@ fn left_in(name: &str) -> World {
             w.attempt(Outcome::Overloaded);
             w.settle();
         }
-        "gating" => drop(w.attempt(completed())),
+        "gating" => w.attempt(completed()),
         "stopping" => {
             w.call();
             w.signal(stop());
@@ -270,7 +270,7 @@ fn a_session_actor_that_died_after_the_end_says_so_again() {
         rules.max_outage = Some(secs(60));
         let mut w = World::new(rules, begin());
         match outcome {
-            "finished" => drop(w.claim()),
+            "finished" => w.claim(),
             "stopped" => drop(w.signal(stop())),
             _ => {
                 while !w.is_over() {

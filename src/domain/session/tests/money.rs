@@ -2,9 +2,9 @@
 
 use super::world::*;
 use crate::domain::event::Body;
+use crate::domain::money::MicroUsd;
 use crate::domain::outcome::{Outcome, Usage};
 use crate::domain::session::{AttemptReport, Begin, Input, Rules};
-use crate::domain::money::MicroUsd;
 use crate::domain::state::Limits;
 
 fn budget(usd: f64) -> Begin {

@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use super::world::*;
 use crate::domain::accounts::Admission;
 use crate::domain::event::{Body, Event};
+use crate::domain::money::MicroUsd;
 use crate::domain::outcome::{Outcome, Usage};
 use crate::domain::session::{AttemptReport, Begin, Input, Rules, Signals, Stop, SwitchRequest};
-use crate::domain::money::MicroUsd;
 use crate::domain::state::{GateResult, Limits, Phase, Reason, State};
 
 /// Something that can happen at any time.
@@ -361,7 +361,10 @@ impl Watch {
                 let account = self.before.accounts.get(event.provider.as_deref().unwrap());
                 assert!(account.is_none_or(|a| a.is_usable(event.time)), "a hot call: {account:?}");
                 if let Some(limit) = session.limits.budget_usd {
-                    let after = session.budget.spent.plus(reserved_usd.and_then(MicroUsd::from_usd).unwrap_or_default());
+                    let after = session
+                        .budget
+                        .spent
+                        .plus(reserved_usd.and_then(MicroUsd::from_usd).unwrap_or_default());
                     assert!(Some(after) <= MicroUsd::from_usd(limit), "{after} of {limit}");
                 }
             }
