@@ -3,8 +3,10 @@
 //! Everything else gets the time as a value. In simulations the wall clock follows tokio's (paused) clock, so
 //! a night of waiting takes milliseconds and every time stamp is reproducible.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
+use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
@@ -44,4 +46,19 @@ impl Clock {
     pub fn until(&self, until: Timestamp) -> Duration {
         Duration::try_from(until.duration_since(self.now())).unwrap_or(Duration::ZERO)
     }
+}
+
+/// The host's time zone: `TZ`, else `/etc/localtime`, else UTC.
+///
+/// jiff's own look-up first lists the whole zone database to find a name, which takes longer than the rest of a
+/// start; the rules are in the file.
+pub fn local_zone() -> TimeZone {
+    static ZONE: LazyLock<TimeZone> = LazyLock::new(|| {
+        if std::env::var_os("TZ").is_some() {
+            return TimeZone::system();
+        }
+        let rules = std::fs::read("/etc/localtime").ok();
+        rules.and_then(|rules| TimeZone::tzif("local", &rules).ok()).unwrap_or(TimeZone::UTC)
+    });
+    ZONE.clone()
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -21,6 +21,7 @@ use crate::domain::spec::SpecWarning;
 use crate::domain::state::State;
 use crate::domain::status::Facts;
 use crate::intake::signal_files::resume_path;
+use crate::intake::file_system::{FileSystem, file_system};
 use crate::messages::Slot;
 use crate::messages::accounts::AccountsMsg;
 use crate::messages::disk::{DiskLimits, DiskMsg};
@@ -124,6 +125,8 @@ pub struct ProjectCtx {
     pub interrupts: AtomicU32,
     /// The spec as last read.
     pub spec: Mutex<SpecCache>,
+    /// See [`ProjectCtx::is_local`].
+    pub local: OnceLock<bool>,
     /// What a first look at the project shows.
     pub facts: Mutex<Vec<String>>,
     /// It was said that git is not used.
@@ -225,6 +228,7 @@ impl ProjectCtx {
             found: Mutex::new(parts.found),
             interrupts: AtomicU32::new(0),
             spec: Mutex::default(),
+            local: OnceLock::new(),
             facts: Mutex::default(),
             git_said: AtomicBool::new(false),
             truncation_said: Mutex::default(),
@@ -317,6 +321,11 @@ impl ProjectCtx {
         let built_in =
             in_force.settings.get(key).is_none_or(|setting| matches!(setting.origin, Origin::Default));
         if built_in { provider.or(set) } else { set }
+    }
+
+    /// The project is on a file system of this host: a look at a file does not wait for others.
+    pub fn is_local(&self) -> bool {
+        *self.local.get_or_init(|| matches!(file_system(&self.paths.root), Ok(FileSystem::Local)))
     }
 
     /// What a first look at the project shows.

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 
@@ -21,6 +22,9 @@ use crate::store::{Journal as Files, JournalLimits, Reader, replace};
 /// Commits that may wait to be shown. A reader that is further behind misses some, and is told.
 const SHOW_BACKLOG: usize = 4096;
 
+/// `status.json` is written this long after a commit, once for all commits until then: iterations may be short.
+const STATUS_DELAY: Duration = Duration::from_millis(200);
+
 /// The actor.
 pub struct JournalActor;
 
@@ -31,6 +35,10 @@ pub struct Journal {
     files: Option<Files>,
     waiting: VecDeque<Committed>,
     closing: Vec<RpcReplyPort<()>>,
+    /// The timer for `status.json` runs.
+    armed: bool,
+    /// `status.json` is to be written with the next job.
+    project: bool,
 }
 
 /// A job that is over: the files come home.
@@ -61,7 +69,7 @@ impl Actor for JournalActor {
         let limits = JournalLimits { max_file: config.journal.max_file, max_total: config.journal.max_total };
         let files = Files::new(ctx.store_paths.clone(), limits);
         ctx.slots.journal.fill(myself);
-        Ok(Journal { ctx, files: Some(files), waiting: VecDeque::new(), closing: Vec::new() })
+        Ok(Journal { ctx, files: Some(files), waiting: VecDeque::new(), closing: Vec::new(), armed: false, project: true })
     }
 
     async fn post_start(
@@ -81,13 +89,25 @@ impl Actor for JournalActor {
         state: &mut Journal,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            JournalMsg::Committed(committed) => state.waiting.push_back(committed),
+            JournalMsg::Committed(committed) => {
+                state.waiting.push_back(committed);
+                if !std::mem::replace(&mut state.armed, true) {
+                    myself.send_after(STATUS_DELAY, || JournalMsg::ProjectStatus);
+                }
+            }
+            JournalMsg::ProjectStatus => {
+                state.armed = false;
+                state.project = true;
+            }
             JournalMsg::JobDone(job) => state.files = Some(job.files),
-            JournalMsg::Close(reply) => state.closing.push(reply),
+            JournalMsg::Close(reply) => {
+                state.closing.push(reply);
+                state.project |= state.armed;
+            }
             #[cfg(debug_assertions)]
             JournalMsg::Crash => panic!("asked to crash"),
         }
-        if !state.waiting.is_empty() {
+        if !state.waiting.is_empty() || state.project {
             state.write(&myself);
         } else if state.files.is_some() {
             for reply in state.closing.drain(..) {
@@ -105,6 +125,7 @@ impl Journal {
     fn write(&mut self, myself: &ActorRef<JournalMsg>) {
         let Some(mut files) = self.files.take() else { return };
         let commits = std::mem::take(&mut self.waiting);
+        let project = std::mem::take(&mut self.project);
         let ctx = self.ctx.clone();
         away(myself, move || {
             for committed in &commits {
@@ -115,13 +136,13 @@ impl Journal {
             if files.is_behind() {
                 catch_up(&ctx, &mut files);
             }
-            if let Some(committed) = commits.back() {
-                project_status(&ctx, committed);
-            }
             commits
                 .iter()
                 .flat_map(|committed| committed.events.iter())
                 .for_each(|event| tell_scripts(&ctx, event));
+            if project {
+                project_status(&ctx);
+            }
             JournalMsg::JobDone(Box::new(Job { files }))
         });
     }
@@ -135,8 +156,8 @@ fn catch_up(ctx: &ProjectCtx, files: &mut Files) {
 }
 
 /// `status.json`, for scripts and prompts.
-fn project_status(ctx: &ProjectCtx, committed: &Committed) {
-    let status = crate::domain::status::Status::of(&committed.state, &ctx.status_facts(), ctx.now());
+fn project_status(ctx: &ProjectCtx) {
+    let status = crate::domain::status::Status::of(&ctx.state(), &ctx.status_facts(), ctx.now());
     let text = serde_json::to_vec(&status).unwrap_or_default();
     if let Err(error) = replace(&ctx.store_paths.status, &text, false) {
         tracing::debug!(%error, "cannot write status.json");

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use jiff::tz::TimeZone;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -239,11 +238,17 @@ impl Lane {
         });
         let (ctx, myself) = (self.ctx.clone(), myself.clone());
         tokio::spawn(async move {
-            let ask = {
+            let build = {
                 let (ctx, go, state) = (ctx.clone(), go.clone(), state.clone());
-                tokio::task::spawn_blocking(move || prompting::ask(&ctx, &go, &state))
+                move || prompting::ask(&ctx, &go, &state)
             };
-            let ask = match ask.await {
+            // A hop to another thread takes longer than what is mostly to be done.
+            let ask = if prompting::is_quick(&ctx, &state) {
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(build)).map_err(|_| "it panicked".to_owned())
+            } else {
+                tokio::task::spawn_blocking(build).await.map_err(|error| error.to_string())
+            };
+            let ask = match ask {
                 Ok(ask) => ask,
                 Err(error) => return myself.stop(Some(format!("building the prompt ended early: {error}"))),
             };
@@ -317,11 +322,20 @@ impl Lane {
         tokio::spawn(async move {
             let claim = {
                 let file = ctx.paths.claims.join("done");
-                tokio::task::spawn_blocking(move || prompting::read_claim(&file))
+                let local = ctx.is_local();
+                async move {
+                    match local {
+                        // Most often there is none, which takes microseconds to find out.
+                        true => prompting::read_claim(&file),
+                        false => {
+                            let read = tokio::task::spawn_blocking(move || prompting::read_claim(&file));
+                            read.await.unwrap_or_default()
+                        }
+                    }
+                }
             };
             let tree = ctx.slots.repo.call("the repository", LOOK_LIMIT, RepoMsg::Snapshot);
             let (claim, tree) = tokio::join!(claim, tree);
-            let claim = claim.unwrap_or_default();
             let tree = tree.unwrap_or(TreeNow { tree: None, git: false });
             // A lane that died meanwhile has closed the attempt as lost.
             let _ = myself.cast(LaneMsg::Looked(Box::new(Looked { report, tree, claim })));
@@ -378,7 +392,7 @@ impl Lane {
         let CallEnd { ended_by, .. } = &report.end;
         match &report.said {
             Said::Decoded(transcript) => {
-                let now = self.ctx.now().to_zoned_datetime(TimeZone::system());
+                let now = self.ctx.now().to_zoned_datetime(crate::clock::local_zone());
                 let mut usage = transcript.usage;
                 if usage.cost_usd.is_none() {
                     let model = transcript.model.as_deref().unwrap_or("");

@@ -17,7 +17,7 @@ use crate::domain::prompt::{
     Conversation, GateResult as PromptGate, GateVerdict, Message, Mode as PromptMode, Note, Prompt,
     PromptInput, PromptLimits, SpecInput,
 };
-use crate::domain::spec::Spec;
+use crate::domain::spec::local_references;
 use crate::domain::state::{GateResult, Session, State};
 use crate::intake::references;
 use crate::intake::spec_file::SpecFile;
@@ -62,6 +62,16 @@ pub enum AskWork {
     Rehearsal(Box<Rehearsal>),
     /// Nothing: why.
     Failed(StartFailure),
+}
+
+/// Building the prompt takes no longer than changing threads: a small spec on a local file system, as it was read
+/// last, that refers to nothing.
+pub fn is_quick(ctx: &ProjectCtx, state: &State) -> bool {
+    const SMALL: usize = 64 * 1024;
+    let Some(session) = &state.session else { return false };
+    let messages: usize = state.inbox.queued.iter().map(|message| message.text.len()).sum();
+    let cache = ctx.spec.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    ctx.is_local() && messages < SMALL && cache.is_quick(session.spec.as_deref(), SMALL)
 }
 
 /// Builds the call of this attempt.
@@ -293,8 +303,14 @@ impl SpecCache {
         }
     }
 
-    /// The spec that was read last.
-    pub fn spec(&self) -> Option<&Spec> {
-        self.known.as_ref().map(|(_, file)| &file.spec)
+    /// The spec at `path` is known, small, unchanged, and refers to no other file.
+    fn is_quick(&self, path: Option<&str>, small: usize) -> bool {
+        let Some(path) = path else { return true };
+        self.known.as_ref().is_some_and(|(known_path, known)| {
+            known_path == path
+                && known.spec.text.len() < small
+                && known.version.is_of(Path::new(path))
+                && local_references(&known.spec.text).is_empty()
+        })
     }
 }

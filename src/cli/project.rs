@@ -48,7 +48,7 @@ impl Project {
             paths,
             environment: environment.clone(),
             clock: Clock::System,
-            zone: TimeZone::system(),
+            zone: crate::clock::local_zone(),
         })
     }
 

@@ -105,6 +105,15 @@ fn hint(found: &Option<PathBuf>) -> String {
     found.as_ref().map(|file| format!(", such as {}", file.display())).unwrap_or_default()
 }
 
+// === impl SpecVersion ===
+
+impl SpecVersion {
+    /// The file at `path` has not been touched since. One `stat`.
+    pub fn is_of(&self, path: &Path) -> bool {
+        std::fs::metadata(path).is_ok_and(|meta| Stamp::of(&meta) == self.stamp)
+    }
+}
+
 // === impl SpecFile ===
 
 impl SpecFile {

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use jiff::tz::TimeZone;
 
 use super::args::{DemoArgs, RunArgs};
 use super::control;
@@ -69,7 +68,7 @@ pub fn demo(
         paths: ProjectPaths::new(root.clone()),
         environment: environment.clone(),
         clock: Clock::System,
-        zone: TimeZone::system(),
+        zone: crate::clock::local_zone(),
     };
     let git = set_up(&root).map_err(|error| cannot_write(&root, &error))?;
     output.notice(format!(
