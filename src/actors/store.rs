@@ -87,7 +87,8 @@ impl Actor for StoreActor {
                 opened.db
             }
         };
-        myself.send_after(LINK_CHECK, || StoreMsg::CheckLink);
+        // At once, too: the ballast must be there before the disk runs full.
+        myself.send_after(Duration::ZERO, || StoreMsg::CheckLink);
         Ok(StoreState { ctx, db: Some(db), waiting: VecDeque::new(), closing: Vec::new() })
     }
 

@@ -33,7 +33,10 @@ use crate::providers::book::{ProviderBook, Unusable};
 use crate::providers::registry::Registry;
 use crate::providers::rehearsal::Script;
 use crate::providers::resolve::split_command;
-use crate::store::{Db, Durability, Holder, LockError, OpenOptions, ProjectLock, StoreError, StorePaths};
+use crate::store::{
+    Committed, Db, Durability, Holder, LockError, OpenOptions, ProjectLock, StoreError, StorePaths,
+    sweep_temp,
+};
 
 /// How long a new session waits for the end of a dead one's calls.
 const CALLS_END: Duration = Duration::from_secs(2);
@@ -54,6 +57,8 @@ struct Ready {
     providers: ProviderBook,
     request: RunRequest,
     found: Vec<Body>,
+    /// What has been committed on the way, to be shown first.
+    told: Option<Committed>,
 }
 
 /// Runs a session.
@@ -77,6 +82,9 @@ pub fn run(
         if args.json { Box::new(JsonLines::new(output)) } else { Box::new(Words::new(output)) };
     let (shower, shown) =
         Shower::start(show).map_err(|error| CliError::failed_to(format!("start a thread: {error}")))?;
+    if let Some(told) = &ready.told {
+        shower.show(told.clone());
+    }
     let (ctx, db) = context(ready, environment, clock, shower);
     let ended = runtime.block_on(supervise(ctx.clone(), db));
     if let Some(shower) = &ctx.shower {
@@ -117,13 +125,16 @@ async fn prepare(
     let first = config::load(&sources).map_err(CliError::from)?;
     let options = OpenOptions { durability: durability(&first), fresh: args.fresh, now: clock.now() };
     let opened = Db::open(&store_paths, options).map_err(store_error)?;
-    let (mut db, mut state) = (opened.db, opened.state);
+    let (mut db, mut state, mut told) = (opened.db, opened.state, None);
+    sweep_files(&paths, clock);
     let mut found: Vec<Body> = Vec::new();
     let mut noticed = opened.recovery.as_ref().map_or_else(Vec::new, |recovery| recovery.events().to_vec());
     noticed.extend(sweep(state.session.as_ref(), &paths));
     if !noticed.is_empty() {
         // Told at once: whatever keeps the session from starting, this has happened.
-        state = db.commit(drafts(noticed, &state, clock)).map_err(store_error)?.state;
+        let committed = db.commit(drafts(noticed, &state, clock)).map_err(store_error)?;
+        state = committed.state.clone();
+        told = Some(committed);
     }
     let goes_on = state.session.as_ref().filter(|session| !args.fresh && !session.ended());
     let overrides = all_overrides(goes_on, typed);
@@ -152,7 +163,16 @@ async fn prepare(
         providers,
         request,
         found,
+        told,
     })
+}
+
+/// Temporary files of ours that a killed process left; young ones may be in use.
+fn sweep_files(paths: &ProjectPaths, clock: Clock) {
+    for folder in [&paths.dot, &paths.signals, &paths.inbox] {
+        // A folder that is not there has nothing to be swept.
+        let _ = sweep_temp(folder, clock.now());
+    }
 }
 
 fn find_project(project: Option<&Path>, environment: &Environment) -> Result<ProjectPaths, CliError> {
@@ -345,7 +365,7 @@ fn preflight(
         if let Some(own) = loaded.config.providers.get(name) {
             env.extend(own.env.iter().map(|(key, value)| (OsString::from(key), OsString::from(value))));
         }
-        providers.usable(name, &paths.root, &env)
+        providers.starts(name, &paths.root, &env)
     };
     usable(primary).map_err(|error| match error {
         Unusable::Unknown { .. } => CliError::new(ErrorKind::Config, error.to_string())
@@ -398,7 +418,8 @@ fn spec(
 }
 
 fn context(ready: Ready, environment: &Environment, clock: Clock, shower: Shower) -> (Arc<ProjectCtx>, Db) {
-    let Ready { paths, lock, calls, db, state, loaded, files, sources, providers, request, found } = ready;
+    let Ready { paths, lock, calls, db, state, loaded, files, sources, providers, request, found, told: _ } =
+        ready;
     let ctx = ProjectCtx::new(ProjectParts {
         paths,
         clock,

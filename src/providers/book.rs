@@ -10,6 +10,8 @@ use super::command_line::{self, BuildError, Host};
 use super::definition::{Definition, NamePattern, OutputFormat};
 use super::registry::Registry;
 use super::rehearsal::Script;
+use crate::domain::outcome::Exit;
+use crate::process::{CallSpec, run_capture};
 
 /// The providers of one run.
 #[derive(Debug)]
@@ -38,6 +40,18 @@ pub enum Unusable {
         name: String,
         /// Why.
         error: BuildError,
+    },
+    /// Its program refuses to start.
+    #[error("provider `{name}` cannot be used: {program} ends at once with code {code}: it, or what it needs, cannot be run{}", .install.as_ref().map(|how| format!("; install it with: {how}")).unwrap_or_default())]
+    Refuses {
+        /// The provider.
+        name: String,
+        /// Its program.
+        program: String,
+        /// Its exit code: 126 or 127.
+        code: i32,
+        /// How to install it.
+        install: Option<String>,
     },
     /// It plays a script, and there is none.
     #[error("provider `rehearsal` plays a script, and there is none")]
@@ -107,6 +121,42 @@ impl ProviderBook {
         let host = Host { env, root, project, keep: &[], foreign_keys: &[] };
         let built = command_line::build(&definition, &request, &host);
         built.map(|_| ()).map_err(|error| Unusable::Program { name: name.to_owned(), error })
+    }
+}
+
+impl ProviderBook {
+    /// The same as [`ProviderBook::usable`], and starts the program once to ask for its version, where it has one.
+    /// Blocks for up to ten seconds: whoever does not answer by then is not known to be unusable.
+    ///
+    /// # Errors
+    /// What is missing, and how to get it.
+    pub fn starts(
+        &self,
+        name: &str,
+        project: &Path,
+        env: &BTreeMap<OsString, OsString>,
+    ) -> Result<(), Unusable> {
+        const LIMIT: std::time::Duration = std::time::Duration::from_secs(10);
+        self.usable(name, project, env)?;
+        let Some(definition) = self.definition(name) else { return Ok(()) };
+        let root = rustix::process::geteuid().is_root();
+        let host = Host { env, root, project, keep: &[], foreign_keys: &[] };
+        let unusable = |error| Unusable::Program { name: name.to_owned(), error };
+        let Some(line) = command_line::version_probe(&definition, &host).map_err(unusable)? else {
+            return Ok(());
+        };
+        let program = line.program.display().to_string();
+        let mut argv = vec![line.program.into_os_string()];
+        argv.extend(line.args);
+        let spec = CallSpec { argv, env: line.env.into_iter().collect(), cwd: line.cwd, stdin: Vec::new() };
+        match run_capture(&spec, LIMIT).map(|said| said.exit) {
+            // What a shell says where there is no such program, or it may not be run.
+            Ok(Exit::Code(code @ (126 | 127))) => {
+                let install = definition.install.clone();
+                Err(Unusable::Refuses { name: name.to_owned(), program, code, install })
+            }
+            _ => Ok(()),
+        }
     }
 }
 

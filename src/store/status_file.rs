@@ -12,6 +12,9 @@ use tempfile::NamedTempFile;
 /// How our temporary files are recognised.
 const PREFIX: &str = ".longhaul-tmp-";
 
+/// How all our temporary files begin: these, and those of settings and signal files.
+const OURS: [&str; 2] = [PREFIX, ".tmp-"];
+
 /// A temporary file younger than this may still be in use.
 const ORPHAN_AGE: Duration = Duration::from_secs(5 * 60);
 
@@ -50,7 +53,8 @@ pub fn sweep_temp(dir: &Path, now: Timestamp) -> io::Result<usize> {
     };
     for entry in entries {
         let entry = entry?;
-        if !entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
+        let name = entry.file_name();
+        if !OURS.iter().any(|prefix| name.as_encoded_bytes().starts_with(prefix.as_bytes())) {
             continue;
         }
         // Others may delete it at the same moment; then there is nothing left to do.
