@@ -4,7 +4,6 @@
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-
 use super::line::{Lines, Stamp};
 use crate::actors::context::Show;
 use crate::cli::output::Output;
@@ -49,7 +48,8 @@ impl Show for JsonLines {
 impl Words {
     /// On the process's stderr, with the colours and the quiet of `output`.
     pub fn new(output: &Output) -> Self {
-        let lines = Lines { zone: crate::clock::local_zone(), stamp: Stamp::Time, colours: output.err_has_colours() };
+        let lines =
+            Lines { zone: crate::clock::local_zone(), stamp: Stamp::Time, colours: output.err_has_colours() };
         Words { lines, quiet: output.is_quiet(), closed: AtomicBool::new(false) }
     }
 
