@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-
 use super::args::{DemoArgs, RunArgs};
 use super::control;
 use super::error::{CliError, ErrorKind, ExitCode};
