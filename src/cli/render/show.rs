@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use super::line::{Lines, Stamp};
 use crate::actors::context::Show;
 use crate::cli::output::Output;
+use crate::clock::local_zone;
 use crate::domain::event::{Body, Event, Level};
 
 /// Events as they stand in the journal, on stdout; what went wrong in words on stderr, too.
@@ -48,8 +49,7 @@ impl Show for JsonLines {
 impl Words {
     /// On the process's stderr, with the colours and the quiet of `output`.
     pub fn new(output: &Output) -> Self {
-        let lines =
-            Lines { zone: crate::clock::local_zone(), stamp: Stamp::Time, colours: output.err_has_colours() };
+        let lines = Lines { zone: local_zone(), stamp: Stamp::Time, colours: output.err_has_colours() };
         Words { lines, quiet: output.is_quiet(), closed: AtomicBool::new(false) }
     }
 
