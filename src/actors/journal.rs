@@ -5,9 +5,9 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
@@ -69,7 +69,14 @@ impl Actor for JournalActor {
         let limits = JournalLimits { max_file: config.journal.max_file, max_total: config.journal.max_total };
         let files = Files::new(ctx.store_paths.clone(), limits);
         ctx.slots.journal.fill(myself);
-        Ok(Journal { ctx, files: Some(files), waiting: VecDeque::new(), closing: Vec::new(), armed: false, project: true })
+        Ok(Journal {
+            ctx,
+            files: Some(files),
+            waiting: VecDeque::new(),
+            closing: Vec::new(),
+            armed: false,
+            project: true,
+        })
     }
 
     async fn post_start(

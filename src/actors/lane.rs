@@ -244,7 +244,8 @@ impl Lane {
             };
             // A hop to another thread takes longer than what is mostly to be done.
             let ask = if prompting::is_quick(&ctx, &state) {
-                std::panic::catch_unwind(std::panic::AssertUnwindSafe(build)).map_err(|_| "it panicked".to_owned())
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(build))
+                    .map_err(|_| "it panicked".to_owned())
             } else {
                 tokio::task::spawn_blocking(build).await.map_err(|error| error.to_string())
             };

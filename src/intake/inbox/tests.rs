@@ -112,7 +112,11 @@ fn each_counts_once_and_is_kept() {
     bench.put_in("note.md", "from the inbox");
     let id = bench.say("from the command");
     assert!(InboxPaths::new(&bench.paths).has_mail());
-    let told = bench.take();
+    let mut told = bench.take();
+    // While another test forks, its child holds the files open for a moment: they are taken at a later look.
+    while told.len() < 3 {
+        told.extend(bench.take());
+    }
     assert_eq!(told.len(), 3);
     for message in ["file: from the file", "inbox: from the inbox", "say: from the command"] {
         assert!(told.contains(&message.to_owned()), "{told:?}");

@@ -9,7 +9,7 @@ use crate::domain::state::{GateResult, Limits, Phase, Reason};
 #[test]
 fn a_new_session_readies_a_call_reads_the_tree_and_goes() {
     let mut w = World::new(rules(), Begin { found: vec![disk_low()], ..begin() });
-    assert_eq!(w.told(), ["session_started", "disk_low"]);
+    assert_eq!(w.told(), ["disk_low", "session_started"]);
     assert!(w.preparing);
     assert!(w.ready().is_empty(), "the tree is not known");
     w.base();

@@ -59,7 +59,10 @@ fn a_raised_limit_goes_on_by_itself() {
         changes: vec![Body::LimitsChanged { limits, overrides: Vec::new() }],
     });
     w.settle();
-    assert_eq!(w.told(), ["limits_changed", "session_continued", "iteration_started", "attempt_started"]);
+    assert_eq!(
+        w.told(),
+        ["limits_changed", "session_continued", "iteration_started", "budget_reserved", "attempt_started"]
+    );
 }
 
 #[test]

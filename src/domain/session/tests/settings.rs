@@ -44,15 +44,6 @@ fn settings_come_in_at_once_where_nothing_is_in_flight() {
 }
 
 #[test]
-fn equal_limits_are_no_news() {
-    let mut w = World::new(rules(), begin());
-    w.attempt(Outcome::AuthFailed);
-    w.settle();
-    w.mark().input(changed(rules(), Some(Limits::default())));
-    assert_eq!(w.told(), ["config_changed"]);
-}
-
-#[test]
 fn another_provider_is_taken_at_the_next_attempt() {
     let mut w = World::new(rules(), chain("a b"));
     w.call();
