@@ -396,7 +396,9 @@ impl Lane {
                 let now = self.ctx.now().to_zoned_datetime(crate::clock::local_zone());
                 let mut usage = transcript.usage;
                 if usage.cost_usd.is_none() {
-                    let model = transcript.model.as_deref().unwrap_or("");
+                    let config = self.ctx.config();
+                    let asked = config.model_for(&definition.name);
+                    let model = transcript.model.as_deref().or(asked).unwrap_or_default();
                     usage.cost_usd = definition.estimate_usd(model, &usage);
                 }
                 Told {

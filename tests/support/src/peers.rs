@@ -70,7 +70,8 @@ impl Peer {
         if !self.runs(&program) && finish.exists() {
             let _ = Command::new("node").arg(finish).output();
         }
-        assert!(self.runs(&program), "{} {version} was installed but does not run", self.program());
+        let said = Command::new(&program).arg("--version").output();
+        assert!(self.runs(&program), "{} {version} was installed but does not run: {said:?}", self.program());
         Some(program)
     }
 
