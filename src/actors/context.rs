@@ -17,6 +17,7 @@ use crate::config::{Config, Files, Loaded, Origin, Override, ProjectPaths, Setti
 use crate::domain::backoff::Intensity;
 use crate::domain::event::{Body, Draft};
 use crate::domain::ids::{EventId, IdSource};
+use crate::domain::session::Input;
 use crate::domain::spec::SpecWarning;
 use crate::domain::state::State;
 use crate::domain::status::Facts;
@@ -93,6 +94,8 @@ pub struct ProjectCtx {
     pub sources: Sources,
     /// What `config` was made from.
     pub in_force: Mutex<InForce>,
+    /// Changes of settings that no commit has taken in yet: a restarted Session takes them in anew.
+    pub unsaved: Mutex<Vec<Input>>,
     /// State as last committed: what readers see.
     pub state: watch::Sender<Arc<State>>,
     /// Where the actors find each other.
@@ -214,6 +217,7 @@ impl ProjectCtx {
                 files: parts.files,
                 settings: parts.loaded.settings,
             }),
+            unsaved: Mutex::default(),
             state: watch::Sender::new(parts.state),
             slots: Slots::default(),
             request: parts.request,
