@@ -247,6 +247,27 @@ impl ProjectCtx {
         (writers.session, writers.begun)
     }
 
+    /// These are committed: what they say of settings need not be taken in again.
+    pub fn saved(&self, drafts: &[Draft]) {
+        let mut unsaved = self.unsaved.lock().unwrap_or_else(PoisonError::into_inner);
+        if unsaved.is_empty() {
+            return;
+        }
+        for body in drafts.iter().map(|draft| &draft.body) {
+            if let Body::ProviderSwitched { to, .. } = body {
+                unsaved.retain(|input| !matches!(input, Input::Switch(asked) if asked.to == *to));
+            }
+            let change = unsaved.iter_mut().find_map(|input| match input {
+                Input::Settings { changes, .. } => Some((changes.iter().position(|c| c == body)?, changes)),
+                _ => None,
+            });
+            if let Some((at, changes)) = change {
+                changes.remove(at);
+            }
+        }
+        unsaved.retain(|input| !matches!(input, Input::Settings { changes, .. } if changes.is_empty()));
+    }
+
     /// How Store opens its database.
     pub fn open_options(&self) -> OpenOptions {
         let durability = match self.config().durability {

@@ -401,7 +401,7 @@ impl SessionState {
         Ok(())
     }
 
-    /// Changes of settings that have been taken in, and committed with it, need not be repeated.
+    /// Changes of settings that had nothing to say need not be repeated.
     fn settings_are_saved(&self) {
         if self.machine.as_ref().is_some_and(Machine::is_up_to_date) && !self.inputs.iter().any(is_a_setting) {
             self.ctx.unsaved.lock().unwrap_or_else(PoisonError::into_inner).clear();
