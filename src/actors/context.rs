@@ -17,6 +17,7 @@ use crate::config::{Config, Files, Loaded, Origin, Override, ProjectPaths, Setti
 use crate::domain::backoff::Intensity;
 use crate::domain::event::{Body, Draft};
 use crate::domain::ids::{EventId, IdSource};
+use crate::domain::session::Input;
 use crate::domain::spec::SpecWarning;
 use crate::domain::state::State;
 use crate::domain::status::Facts;
@@ -93,6 +94,8 @@ pub struct ProjectCtx {
     pub sources: Sources,
     /// What `config` was made from.
     pub in_force: Mutex<InForce>,
+    /// Changes of settings that no commit has taken in yet: a restarted Session takes them in anew.
+    pub unsaved: Mutex<Vec<Input>>,
     /// State as last committed: what readers see.
     pub state: watch::Sender<Arc<State>>,
     /// Where the actors find each other.
@@ -214,6 +217,7 @@ impl ProjectCtx {
                 files: parts.files,
                 settings: parts.loaded.settings,
             }),
+            unsaved: Mutex::default(),
             state: watch::Sender::new(parts.state),
             slots: Slots::default(),
             request: parts.request,
@@ -241,6 +245,27 @@ impl ProjectCtx {
         let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
         writers.session += 1;
         (writers.session, writers.begun)
+    }
+
+    /// These are committed: what they say of settings need not be taken in again.
+    pub fn saved(&self, drafts: &[Draft]) {
+        let mut unsaved = self.unsaved.lock().unwrap_or_else(PoisonError::into_inner);
+        if unsaved.is_empty() {
+            return;
+        }
+        for body in drafts.iter().map(|draft| &draft.body) {
+            if let Body::ProviderSwitched { to, .. } = body {
+                unsaved.retain(|input| !matches!(input, Input::Switch(asked) if asked.to == *to));
+            }
+            let change = unsaved.iter_mut().find_map(|input| match input {
+                Input::Settings { changes, .. } => Some((changes.iter().position(|c| c == body)?, changes)),
+                _ => None,
+            });
+            if let Some((at, changes)) = change {
+                changes.remove(at);
+            }
+        }
+        unsaved.retain(|input| !matches!(input, Input::Settings { changes, .. } if changes.is_empty()));
     }
 
     /// How Store opens its database.

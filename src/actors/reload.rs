@@ -152,6 +152,7 @@ impl Reload {
         ctx.config.send_replace(Arc::new(config));
         ctx.slots.disk.cast(crate::messages::disk::DiskMsg::Limits(ctx.disk_limits()));
         inputs.push(Input::Settings { rules, changes: said });
+        ctx.unsaved.lock().unwrap_or_else(PoisonError::into_inner).extend(inputs.iter().cloned());
         inputs
     }
 }

@@ -4,7 +4,7 @@
 //! decision has been carried out.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use ractor::concurrency::JoinHandle;
@@ -263,6 +263,10 @@ impl SessionState {
         };
         self.machine = Some(machine);
         self.todo.extend(actions);
+        // All that came so far is among them.
+        self.inputs.retain(|input| !is_a_setting(input));
+        let unsaved = self.ctx.unsaved.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.inputs.extend(unsaved);
         self.go_on(myself);
     }
 
@@ -375,6 +379,7 @@ impl SessionState {
         match done {
             Ok(_) => {
                 self.committing = None;
+                self.settings_are_saved();
                 self.stuck = false;
                 self.go_on(myself);
             }
@@ -396,6 +401,13 @@ impl SessionState {
         Ok(())
     }
 
+    /// Changes of settings that had nothing to say need not be repeated.
+    fn settings_are_saved(&self) {
+        if self.machine.as_ref().is_some_and(Machine::is_up_to_date) && !self.inputs.iter().any(is_a_setting) {
+            self.ctx.unsaved.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
+    }
+
     fn commit_again(&mut self, myself: &ActorRef<SessionMsg>) {
         if let Some(drafts) = self.committing.clone().filter(|_| self.stuck) {
             self.commit(drafts, myself);
@@ -415,6 +427,10 @@ impl SessionState {
         // A project that is gone takes us with it.
         let _ = self.project.cast(ProjectMsg::Ended(1));
     }
+}
+
+fn is_a_setting(input: &Input) -> bool {
+    matches!(input, Input::Settings { .. } | Input::Switch(_))
 }
 
 fn lane_spec(ctx: Arc<ProjectCtx>, slot: Slot<LaneMsg>) -> ChildSpec {

@@ -139,7 +139,10 @@ impl StoreState {
                     Work::Commit(_, Some(session), _) if session != writers.session => {}
                     Work::Commit(drafts, session, reply) => {
                         let done = commit(&ctx, &mut db, &drafts);
-                        writers.begun |= session.is_some() && done.is_ok();
+                        if session.is_some() && done.is_ok() {
+                            writers.begun = true;
+                            ctx.saved(&drafts);
+                        }
                         // A caller that is gone has been told nothing, so nothing is promised.
                         let _ = reply.send(done);
                     }

@@ -66,6 +66,7 @@ impl Scene {
         let folder = tempfile::tempdir().unwrap();
         let paths = ProjectPaths::new(folder.path().canonicalize().unwrap());
         fs::create_dir_all(&paths.dot).unwrap();
+        git2::Repository::init(&paths.root).unwrap();
         fs::write(&paths.config, settings).unwrap();
         let shown = Arc::default();
         let (shower, show) = Shower::start(Box::new(Memory(Arc::clone(&shown)))).unwrap();
@@ -88,9 +89,9 @@ impl Scene {
         id
     }
 
-    /// How the run ended.
-    pub async fn end(&mut self) -> Ended {
-        self.ended.take().unwrap().await.unwrap()
+    /// How the run will have ended.
+    pub fn end(&mut self) -> oneshot::Receiver<Ended> {
+        self.ended.take().unwrap()
     }
 
     /// Every event that was shown, after the end of the run.

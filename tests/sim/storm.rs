@@ -26,6 +26,9 @@ use crate::verdict;
 /// Deaths of one storm.
 const DEATHS: u32 = 500;
 
+/// Those after it, while the run comes to its end.
+const LAST_DEATHS: u32 = 60;
+
 /// Messages that are sent during a storm.
 const MESSAGES: u32 = 60;
 
@@ -34,6 +37,7 @@ durability = "process"
 [provider]
 name = "rehearsal"
 [run]
+max_iterations = "none"
 retries = 1000
 [stagnation]
 warn = "none"
@@ -54,6 +58,9 @@ detect = false
 name = "check"
 run = "true"
 "#;
+
+/// The same as in [`SETTINGS`].
+pub const RETRIES: u32 = 1000;
 
 /// Each call says when it begins and when it ends, with its number.
 const SCRIPT: &str = r#"
@@ -100,37 +107,66 @@ async fn storm(seed: u64) {
     let mut deaths: BTreeMap<&str, u32> = BTreeMap::new();
     let mut said = Vec::new();
     let mut count = 0;
+    let mut retries = RETRIES;
     while count < DEATHS {
-        a_moment(&scene, &mut dice).await;
+        a_moment(&scene, &mut dice, 12_000).await;
         if said.len() < (count * MESSAGES / DEATHS) as usize {
             said.push((scene.say(&format!("mark-{} of the storm", said.len())), said.len()));
             let steps = dice.u8(..30);
             some_steps(steps).await;
         }
-        // Now and then two at the same moment.
-        for _ in 0..if dice.u8(..6) == 0 { 2 } else { 1 } {
-            let who = ACTORS[dice.usize(..ACTORS.len())];
-            if dies(&scene, who, dice.bool()) {
-                *deaths.entry(who).or_default() += 1;
-                count += 1;
-            }
+        if dice.u8(..20) == 0 {
+            retries += 1;
+            settings(&scene, retries, "none");
         }
+        count += strike(&scene, &mut dice, &mut deaths);
     }
     let finished = scene.ctx.state().session.as_ref().unwrap().finished;
     let last = finished + 5;
-    let settings = SETTINGS.replace("[run]", &format!("[run]\nmax_iterations = {last}"));
-    fs::write(&scene.ctx.paths.config, settings).unwrap();
-    let ended = timeout(Duration::from_secs(100_000), scene.end()).await;
+    settings(&scene, retries, &last.to_string());
+    // The end is a moment to die, too.
+    let mut end = scene.end();
+    let ended = timeout(Duration::from_secs(100_000), async {
+        for _ in 0..LAST_DEATHS {
+            tokio::select! {
+                ended = &mut end => return ended.unwrap(),
+                () = a_moment(&scene, &mut dice, 4_000) => drop(strike(&scene, &mut dice, &mut deaths)),
+            }
+        }
+        end.await.unwrap()
+    });
+    let ended = ended.await;
     let state = scene.ctx.state();
     assert_eq!(ended, Ok(Ended::Code(0)), "{}", serde_json::to_string(&*state).unwrap());
     println!("{finished} iterations in the storm, {deaths:?}");
     assert!(deaths.len() == ACTORS.len(), "somebody never died: {deaths:?}");
-    verdict::check(scene, last, &said, &deaths);
+    verdict::check(scene, last, &said, &deaths, retries);
+}
+
+/// A person edits the settings.
+fn settings(scene: &Scene, retries: u32, max_iterations: &str) {
+    let text = SETTINGS
+        .replace("retries = 1000", &format!("retries = {retries}"))
+        .replace("max_iterations = \"none\"", &format!("max_iterations = {max_iterations}"));
+    fs::write(&scene.ctx.paths.config, text.replace("= none", "= \"none\"")).unwrap();
+}
+
+/// One dies, now and then two at the same moment.
+fn strike(scene: &Scene, dice: &mut fastrand::Rng, deaths: &mut BTreeMap<&'static str, u32>) -> u32 {
+    let mut count = 0;
+    for _ in 0..if dice.u8(..6) == 0 { 2 } else { 1 } {
+        let who = ACTORS[dice.usize(..ACTORS.len())];
+        if dies(scene, who, dice.bool()) {
+            *deaths.entry(who).or_default() += 1;
+            count += 1;
+        }
+    }
+    count
 }
 
 /// Waits for a moment to strike: some time later, when nothing goes on, or in the middle of a boundary.
-async fn a_moment(scene: &Scene, dice: &mut fastrand::Rng) {
-    let time = Duration::from_millis(dice.u64(1..12_000));
+async fn a_moment(scene: &Scene, dice: &mut fastrand::Rng, longest_ms: u64) {
+    let time = Duration::from_millis(dice.u64(1..longest_ms));
     if dice.bool() {
         sleep(time).await;
     } else {

@@ -9,8 +9,15 @@ use longhaul::domain::state::{Phase, Reason, State};
 use longhaul::store::{Db, Durability, OpenOptions, StorePaths};
 
 use crate::scene::Scene;
+use crate::storm::RETRIES;
 
-pub fn check(mut scene: Scene, last: u64, said: &[(MessageId, usize)], deaths: &BTreeMap<&str, u32>) {
+pub fn check(
+    mut scene: Scene,
+    last: u64,
+    said: &[(MessageId, usize)],
+    deaths: &BTreeMap<&str, u32>,
+    retries: u32,
+) {
     let events = scene.shown();
     let state = scene.ctx.state();
     let session = state.session.as_ref().unwrap();
@@ -29,6 +36,8 @@ pub fn check(mut scene: Scene, last: u64, said: &[(MessageId, usize)], deaths: &
     assert!(state.inbox.queued.is_empty());
     assert_eq!((session.iteration, session.finished), (last, last));
     assert_eq!(session.calls, calls.len() as u64);
+    each_change_of_settings_once(&events, retries);
+    the_last_checkpoint_is_kept(&scene, &state);
     no_restart_is_lost(&events, deaths);
     the_files_say_the_same(&scene, &state);
     assert_eq!(scene.ctx.folder.available_permits(), 1, "the folder was not given back");
@@ -119,6 +128,28 @@ fn each_message_once_and_in_order(events: &[Event], said: &[(MessageId, usize)])
     assert_eq!(texts, marks, "taken once, in the order in which they were said");
     let ids: Vec<MessageId> = queued.iter().map(|(id, _)| *id).collect();
     assert_eq!(delivered, ids, "delivered once, in the same order");
+}
+
+/// Edits that follow each other fast may be seen as one.
+fn each_change_of_settings_once(events: &[Event], last: u32) {
+    let mut retries = serde_json::json!(RETRIES);
+    for event in events {
+        if let Body::ConfigChanged { key, old, new, .. } = &event.body
+            && key == "run.retries"
+        {
+            assert_eq!(*old, retries, "a change was lost or told twice");
+            retries = new.clone();
+        }
+    }
+    assert_eq!(retries, last);
+    assert_eq!(named(events, "limits_changed").count(), 1);
+}
+
+fn the_last_checkpoint_is_kept(scene: &Scene, state: &State) {
+    let last = state.session.as_ref().and_then(|s| s.checkpoint.clone()).unwrap();
+    let repository = git2::Repository::open(scene.root()).unwrap();
+    let commit = repository.find_reference(&last.reference.unwrap()).unwrap().peel_to_commit().unwrap();
+    assert_eq!(commit.tree_id().to_string(), last.tree);
 }
 
 /// Each death of an actor that its supervisor has to restart is told. A call's own actor is not restarted; whoever

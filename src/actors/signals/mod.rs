@@ -263,7 +263,8 @@ impl SignalsState {
             // The next one is another one.
             told.resume = false;
         }
-        if self.settings.replace(found.settings).is_some_and(|before| before != found.settings) {
+        // At the first look, too: they may have changed while nobody looked.
+        if self.settings.replace(found.settings) != Some(found.settings) {
             self.ctx.slots.session.cast(SessionMsg::ConfigHint);
         }
         match found.sighting {

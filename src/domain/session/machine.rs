@@ -161,6 +161,11 @@ impl Machine {
         }
     }
 
+    /// No change of settings waits to be taken in or to be committed.
+    pub fn is_up_to_date(&self) -> bool {
+        self.staged.is_none() && self.switch.is_none() && self.pending.is_empty()
+    }
+
     pub(super) fn rebase(&mut self, state: &State, now: Timestamp) {
         self.now = now;
         self.view = state.clone();
