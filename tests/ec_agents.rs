@@ -99,7 +99,7 @@ fn claims_with_gate(gate: &str) -> (World, Finished) {
     let world = World::new();
     let program = testkit::fake_agent().display().to_string();
     world.config(&format!(
-        "[[gates.commands]]\nname = \"check\"\nrun = \"{program} deaf {gate}\"\ntimeout = \"300ms\"\n"
+        "stop.grace = \"100ms\"\n[[gates.commands]]\nname = \"check\"\nrun = \"{program} deaf {gate}\"\ntimeout = \"300ms\"\n"
     ));
     let ended = world.run(world.run_agent("change=work.txt done", "--max-iterations 2")).ok();
     (world, ended)

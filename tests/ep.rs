@@ -121,7 +121,8 @@ fn ep_005_a_disk_that_fills_during_a_call_loses_nothing() {
     let (filled, go) = (world.flag("filled"), world.flag("go"));
     // The agent takes all there is, to the last byte, and works on.
     let fill = "run='cat /dev/zero > ../filler 2>/dev/null; true'";
-    let rules = format!("1: {fill} touch={filled} until={go} say=ok\n*: say=ok");
+    // Long enough for the disk to be looked at a few times while it is full.
+    let rules = format!("1: {fill} work=500 touch={filled} until={go} say=ok\n*: say=ok");
     let run = world.start(world.run_script(&rules, "--max-iterations 2"));
     eventually("the disk is full", || fs::exists(&filled).unwrap().then_some(()));
     assert_eq!(disk.free() / 4096, 0, "the agent left nothing");

@@ -19,6 +19,8 @@
 pub mod accounts;
 pub mod blocking;
 pub mod context;
+#[cfg(debug_assertions)]
+pub mod crash_hook;
 pub mod disk;
 pub mod gates;
 pub mod host;

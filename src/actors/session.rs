@@ -188,6 +188,8 @@ impl Actor for SessionActor {
                 state.input(Input::Nudge, &myself);
             }
             #[cfg(debug_assertions)]
+            SessionMsg::CrashLane => state.lane.cast(LaneMsg::Crash),
+            #[cfg(debug_assertions)]
             SessionMsg::Crash => panic!("asked to crash"),
         }
         Ok(())
@@ -382,7 +384,8 @@ impl SessionState {
 
     /// Changes of settings that had nothing to say need not be repeated.
     fn settings_are_saved(&self) {
-        if self.machine.as_ref().is_some_and(Machine::is_up_to_date) && !self.inputs.iter().any(is_a_setting) {
+        if self.machine.as_ref().is_some_and(Machine::is_up_to_date) && !self.inputs.iter().any(is_a_setting)
+        {
             self.ctx.unsaved.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
     }

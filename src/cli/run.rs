@@ -445,6 +445,8 @@ async fn supervise(ctx: Arc<ProjectCtx>, db: Db) -> Ended {
     if let Err(error) = Actor::spawn(None, HostActor, args).await {
         return Ended::GaveUp(error.to_string());
     }
+    #[cfg(debug_assertions)]
+    tokio::spawn(crate::actors::crash_hook::watch(ctx.clone()));
     tokio::select! {
         end = end => end.unwrap_or_else(|_| Ended::GaveUp("the host actor died".to_owned())),
         never = interrupts(&ctx) => never,

@@ -1,6 +1,6 @@
 //! The journal's vocabulary: every event that can happen, and what each carries.
 //!
-//! Events are the only way in which state changes: [`State`](super::state::State) is a fold over them. So each
+//! Events are the only way in which state changes: [`State`] is a fold over them. So each
 //! carries all that the fold needs. Types and fields are only ever added to.
 
 use std::collections::BTreeMap;

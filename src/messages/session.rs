@@ -29,6 +29,9 @@ pub enum SessionMsg {
     /// Tests: die now.
     #[cfg(debug_assertions)]
     Crash,
+    /// Tests: the lane dies now.
+    #[cfg(debug_assertions)]
+    CrashLane,
 }
 
 /// Why a commit could not be made.
