@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
 mod moments;
+mod restarts;
 mod scene;
 mod storm;
 mod verdict;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use longhaul::actors::host::Ended;
 use tokio::time::timeout;
 
-use crate::scene::{Scene, simulated};
+use crate::scene::{Place, simulated};
 use crate::storm::{ACTORS, dies, some_steps};
 use crate::verdict;
 
@@ -62,11 +62,11 @@ fn every_actor_dies_once_after_every_commit() {
 
 /// False: the run was over before that commit.
 async fn death(who: &'static str, commit: u32, steps: u8, panics: bool) -> bool {
-    let mut scene = Scene::new(SETTINGS, SCRIPT, u64::from(commit));
+    let mut place = Place::new(SETTINGS, SCRIPT);
+    let (scene, mut end) = place.start(u64::from(commit));
     let said = vec!["a word".to_owned()];
     scene.say(&said[0]);
     let ctx = scene.ctx.clone();
-    let mut end = scene.end();
     let mut committed = ctx.state.subscribe();
     for _ in 0..commit {
         tokio::select! {
@@ -84,6 +84,8 @@ async fn death(who: &'static str, commit: u32, steps: u8, panics: bool) -> bool 
         other => panic!("{context}: {other:?}, {}", serde_json::to_string(&*ctx.state()).unwrap()),
     }
     println!("{context}");
-    verdict::check(scene, 2, &said);
+    let events = scene.events();
+    verdict::check(&place, &events, 2, &said);
+    verdict::one_program(&ctx, &events);
     true
 }

@@ -1,10 +1,12 @@
-//! A project in a temporary folder, and the actors that run it.
+//! A project in a temporary folder, and the programs that run it.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::thread::JoinHandle;
 
+use jiff::Timestamp;
 use longhaul::actors::context::{ProjectCtx, ProjectParts, RunRequest, Show};
 use longhaul::actors::host::{Ended, HostActor, HostArgs};
 use longhaul::actors::journal::Shower;
@@ -21,13 +23,21 @@ use ractor::Actor;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
-/// A project, and what was shown of its run.
-pub struct Scene {
+/// A project in a temporary folder.
+pub struct Place {
     _folder: tempfile::TempDir,
+    pub paths: ProjectPaths,
+    script: &'static str,
+    /// Wall time at which the next program starts.
+    pub now: Timestamp,
+    programs: u64,
+}
+
+/// One program that runs it, and what it showed.
+pub struct Scene {
     pub ctx: Arc<ProjectCtx>,
     shown: Arc<Mutex<Vec<Event>>>,
-    show: Option<std::thread::JoinHandle<()>>,
-    ended: Option<oneshot::Receiver<Ended>>,
+    show: JoinHandle<()>,
 }
 
 /// Remembers what it is shown.
@@ -60,9 +70,9 @@ fn expect_panics() {
     });
 }
 
-impl Scene {
+impl Place {
     /// A project that plays this script, with these settings.
-    pub fn new(settings: &str, script: &str, seed: u64) -> Self {
+    pub fn new(settings: &str, script: &'static str) -> Self {
         // In memory where that is possible: thousands of small files are made and removed.
         let memory = Path::new("/dev/shm");
         let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
@@ -71,64 +81,62 @@ impl Scene {
         fs::create_dir_all(&paths.dot).unwrap();
         git2::Repository::init(&paths.root).unwrap();
         fs::write(&paths.config, settings).unwrap();
+        let now = "2026-11-30T22:00:00Z".parse().unwrap();
+        Place { _folder: folder, paths, script, now, programs: 0 }
+    }
+
+    /// Starts a program, in the present runtime. How it will have ended.
+    pub fn start(&mut self, seed: u64) -> (Scene, oneshot::Receiver<Ended>) {
+        self.programs += 1;
         let shown = Arc::default();
         let (shower, show) = Shower::start(Box::new(Memory(Arc::clone(&shown)))).unwrap();
-        let clock = Clock::simulated("2026-11-30T22:00:00Z".parse().unwrap());
-        let (ctx, db) = open(paths, script, seed, clock, shower);
+        let (ctx, db) = self.open(seed ^ (self.programs << 32), shower);
         let (ended, end) = oneshot::channel();
         let args = HostArgs { ctx: Arc::clone(&ctx), db, ended };
         tokio::spawn(async move { Actor::spawn(None, HostActor, args).await.unwrap() });
-        Scene { _folder: folder, ctx, shown, show: Some(show), ended: Some(end) }
+        (Scene { ctx, shown, show }, end)
     }
 
-    pub fn root(&self) -> &Path {
-        &self.ctx.paths.root
-    }
-
-    /// Puts a message in the inbox, as `say` does.
-    pub fn say(&self, text: &str) -> MessageId {
-        let id = MessageId(self.ctx.id());
-        inbox::put(&self.ctx.paths, id, text).unwrap();
-        id
-    }
-
-    /// How the run will have ended.
-    pub fn end(&mut self) -> oneshot::Receiver<Ended> {
-        self.ended.take().unwrap()
-    }
-
-    /// Every event that was shown, after the end of the run.
-    pub fn shown(&mut self) -> Vec<Event> {
-        if let Some(show) = self.show.take() {
-            self.ctx.shower.as_ref().unwrap().finish();
-            show.join().unwrap();
-        }
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn open(&self, seed: u64, shower: Shower) -> (Arc<ProjectCtx>, Db) {
+        let clock = Clock::simulated(self.now);
+        let sources = Sources { project: Some(self.paths.config.clone()), ..Sources::default() };
+        let files = sources.read().unwrap();
+        let loaded = load(&sources).unwrap();
+        let options = OpenOptions { durability: Durability::Process, fresh: false, now: self.now };
+        let opened = Db::open(&StorePaths::new(&self.paths.root), options).unwrap();
+        assert_eq!(opened.recovery, None);
+        let script = Script::parse(Path::new("rehearsal.toml"), self.script).unwrap();
+        let registry = Registry::load(&[]).unwrap();
+        let ctx = ProjectCtx::new(ProjectParts {
+            paths: self.paths.clone(),
+            clock,
+            seed: Some(seed),
+            sources,
+            files,
+            loaded,
+            state: opened.state,
+            request: RunRequest::default(),
+            env: BTreeMap::new(),
+            providers: ProviderBook::new(registry, None, &Default::default(), Some(script)),
+            keeper: None,
+            lock: None,
+            shower: Some(shower),
+            found: Vec::new(),
+        });
+        (Arc::new(ctx), opened.db)
     }
 }
 
-fn open(paths: ProjectPaths, script: &str, seed: u64, clock: Clock, shower: Shower) -> (Arc<ProjectCtx>, Db) {
-    let sources = Sources { project: Some(paths.config.clone()), ..Sources::default() };
-    let files = sources.read().unwrap();
-    let loaded = load(&sources).unwrap();
-    let options = OpenOptions { durability: Durability::Process, fresh: false, now: clock.now() };
-    let opened = Db::open(&StorePaths::new(&paths.root), options).unwrap();
-    let script = Script::parse(Path::new("rehearsal.toml"), script).unwrap();
-    let ctx = ProjectCtx::new(ProjectParts {
-        paths,
-        clock,
-        seed: Some(seed),
-        sources,
-        files,
-        loaded,
-        state: opened.state,
-        request: RunRequest::default(),
-        env: BTreeMap::new(),
-        providers: ProviderBook::new(Registry::load(&[]).unwrap(), None, &Default::default(), Some(script)),
-        keeper: None,
-        lock: None,
-        shower: Some(shower),
-        found: Vec::new(),
-    });
-    (Arc::new(ctx), opened.db)
+impl Scene {
+    /// Puts a message in the inbox, as `say` does.
+    pub fn say(&self, text: &str) {
+        inbox::put(&self.ctx.paths, MessageId(self.ctx.id()), text).unwrap();
+    }
+
+    /// Every event that was shown, after the end of the program.
+    pub fn events(self) -> Vec<Event> {
+        self.ctx.shower.as_ref().unwrap().finish();
+        self.show.join().unwrap();
+        std::mem::take(&mut *self.shown.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }

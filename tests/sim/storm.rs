@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul::actors::host::Ended;
@@ -20,7 +21,7 @@ use ractor::ActorCell;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
-use crate::scene::{Scene, simulated};
+use crate::scene::{Place, Scene, simulated};
 use crate::verdict;
 
 /// Deaths of one storm.
@@ -32,7 +33,7 @@ const LAST_DEATHS: u32 = 60;
 /// Messages that are sent during a storm.
 const MESSAGES: u32 = 60;
 
-const SETTINGS: &str = r#"
+pub const SETTINGS: &str = r#"
 durability = "process"
 [provider]
 name = "rehearsal"
@@ -63,7 +64,7 @@ run = "true"
 pub const RETRIES: u32 = 1000;
 
 /// Each call says when it begins and when it ends, with its number.
-const SCRIPT: &str = r#"
+pub const SCRIPT: &str = r#"
 after = "repeat-last"
 [[call]]
 steps = [
@@ -102,7 +103,8 @@ fn actors_die_five_hundred_times_and_nothing_is_lost() {
 }
 
 async fn storm(seed: u64) {
-    let mut scene = Scene::new(SETTINGS, SCRIPT, seed);
+    let mut place = Place::new(SETTINGS, SCRIPT);
+    let (scene, mut end) = place.start(seed);
     let mut dice = fastrand::Rng::with_seed(seed);
     let mut deaths: BTreeMap<&str, u32> = BTreeMap::new();
     let mut said: Vec<String> = Vec::new();
@@ -126,7 +128,6 @@ async fn storm(seed: u64) {
     let last = finished + 5;
     settings(&scene, retries, &last.to_string());
     // The end is a moment to die, too.
-    let mut end = scene.end();
     let ended = timeout(Duration::from_secs(100_000), async {
         for _ in 0..LAST_DEATHS {
             tokio::select! {
@@ -145,7 +146,10 @@ async fn storm(seed: u64) {
     assert_eq!(ended, Ok(Ended::Code(0)), "{}", serde_json::to_string(&*state).unwrap());
     println!("{finished} iterations in the storm, {deaths:?}");
     assert!(deaths.len() == ACTORS.len(), "somebody never died: {deaths:?}");
-    let events = verdict::check(scene, last, &said);
+    let ctx = Arc::clone(&scene.ctx);
+    let events = scene.events();
+    verdict::check(&place, &events, last, &said);
+    verdict::one_program(&ctx, &events);
     verdict::each_change_of_settings_once(&events, retries);
     verdict::no_restart_is_lost(&events, &deaths);
 }
@@ -172,7 +176,7 @@ fn strike(scene: &Scene, dice: &mut fastrand::Rng, deaths: &mut BTreeMap<&'stati
 }
 
 /// Waits for a moment to strike: some time later, when nothing goes on, or in the middle of a boundary.
-async fn a_moment(scene: &Scene, dice: &mut fastrand::Rng, longest_ms: u64) {
+pub async fn a_moment(scene: &Scene, dice: &mut fastrand::Rng, longest_ms: u64) {
     let time = Duration::from_millis(dice.u64(1..longest_ms));
     if dice.bool() {
         sleep(time).await;
