@@ -1,11 +1,14 @@
 //! Every actor dies once after every commit of a short run: what a storm hits by chance is here hit for sure.
 
+use std::fs;
 use std::time::Duration;
 
 use longhaul::actors::host::Ended;
-use tokio::time::timeout;
+use longhaul::domain::state::{Phase, Reason};
+use tokio::sync::oneshot::Receiver;
+use tokio::time::{sleep, timeout};
 
-use crate::scene::{Place, simulated};
+use crate::scene::{Place, Scene, simulated};
 use crate::storm::{ACTORS, dies, some_steps};
 use crate::verdict;
 
@@ -39,19 +42,46 @@ steps = [
 ]
 "#;
 
+/// What a person says at the start.
+const SAID: &str = "a word";
+
 /// More commits than such a run has.
 const COMMITS: u32 = 40;
 
+/// A commit of a short run, and what happens a little after it.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    who: &'static str,
+    commit: u32,
+    /// Turns of the scheduler after the commit: its answer is under way, or has been acted on.
+    steps: u8,
+    panics: bool,
+}
+
 #[test]
 fn every_actor_dies_once_after_every_commit() {
+    everybody(&[0, 6], death);
+}
+
+#[test]
+fn stop_is_obeyed_whoever_dies_with_it() {
+    everybody(&[3], death_and_stop);
+}
+
+#[test]
+fn pause_holds_whoever_dies_with_it() {
+    everybody(&[3], death_and_pause);
+}
+
+/// False: the run was over before that commit.
+fn everybody(steps: &[u8], at: impl AsyncFn(Moment) -> bool) {
     let mut runs = 0;
     for who in ACTORS {
-        // Turns of the scheduler after the commit: the answer is under way, or has been acted on.
-        for steps in [0, 6] {
+        for steps in steps.iter().copied() {
             for commit in 1..COMMITS {
-                let panics = (commit + u32::from(steps)) % 2 == 0;
+                let moment = Moment { who, commit, steps, panics: (commit + u32::from(steps)) % 2 == 0 };
                 runs += 1;
-                if !simulated().block_on(death(who, commit, steps, panics)) {
+                if !simulated().block_on(at(moment)) {
                     break;
                 }
             }
@@ -60,32 +90,80 @@ fn every_actor_dies_once_after_every_commit() {
     println!("{runs} runs");
 }
 
-/// False: the run was over before that commit.
-async fn death(who: &'static str, commit: u32, steps: u8, panics: bool) -> bool {
+/// Brings a run to that moment. None: it was over before.
+async fn reach(moment: Moment) -> Option<(Place, Scene, Receiver<Ended>)> {
+    println!("{moment:?}");
     let mut place = Place::new(SETTINGS, SCRIPT);
-    let (scene, mut end) = place.start(u64::from(commit));
-    let said = vec!["a word".to_owned()];
-    scene.say(&said[0]);
-    let ctx = scene.ctx.clone();
-    let mut committed = ctx.state.subscribe();
-    for _ in 0..commit {
+    let (scene, mut end) = place.start(u64::from(moment.commit));
+    scene.say(SAID);
+    let mut committed = scene.ctx.state.subscribe();
+    for _ in 0..moment.commit {
         tokio::select! {
-            _ = &mut end => return false,
+            _ = &mut end => return None,
             _ = committed.changed() => {}
         }
     }
-    some_steps(steps).await;
-    dies(&scene, who, panics);
-    let ended = timeout(Duration::from_secs(10_000), end).await;
-    let context =
-        format!("{who} {} {steps} steps after commit {commit}", if panics { "panics" } else { "is killed" });
-    match ended {
-        Ok(Ok(Ended::Code(0))) => {}
-        other => panic!("{context}: {other:?}, {}", serde_json::to_string(&*ctx.state()).unwrap()),
+    some_steps(moment.steps).await;
+    Some((place, scene, end))
+}
+
+/// How it ends, within a time that only a hung run takes.
+async fn end_of(scene: &Scene, end: Receiver<Ended>) -> u8 {
+    match timeout(Duration::from_secs(10_000), end).await {
+        Ok(Ok(Ended::Code(code))) => code,
+        other => panic!("{other:?}, {}", serde_json::to_string(&*scene.ctx.state()).unwrap()),
     }
-    println!("{context}");
+}
+
+async fn death(moment: Moment) -> bool {
+    let Some((place, scene, end)) = reach(moment).await else { return false };
+    dies(&scene, moment.who, moment.panics);
+    assert_eq!(end_of(&scene, end).await, 0);
+    let ctx = scene.ctx.clone();
     let events = scene.events();
-    verdict::check(&place, &events, 2, &said);
+    verdict::check(&place, &events, 2, &[SAID.to_owned()]);
     verdict::one_program(&ctx, &events);
+    true
+}
+
+async fn death_and_stop(moment: Moment) -> bool {
+    let Some((mut place, scene, end)) = reach(moment).await else { return false };
+    fs::write(&place.paths.stop, "enough").unwrap();
+    dies(&scene, moment.who, moment.panics);
+    let code = end_of(&scene, end).await;
+    let state = scene.ctx.state();
+    let session = state.session.as_ref().unwrap();
+    if code == 0 {
+        assert_eq!(session.finished, 2, "it came too late");
+        return true;
+    }
+    assert_eq!((code, session.state, &session.open, &session.wait), (3, Phase::Stopped, &None, &None));
+    assert!(!place.paths.stop.exists(), "obeyed, and not removed");
+    place.now = scene.ctx.now();
+    let mut events = scene.events();
+    let (scene, end) = place.start(1);
+    assert_eq!(end_of(&scene, end).await, 0);
+    events.extend(scene.events());
+    verdict::check(&place, &events, 2, &[SAID.to_owned()]);
+    true
+}
+
+async fn death_and_pause(moment: Moment) -> bool {
+    let Some((place, scene, end)) = reach(moment).await else { return false };
+    fs::write(&place.paths.pause, "").unwrap();
+    dies(&scene, moment.who, moment.panics);
+    sleep(Duration::from_secs(60)).await;
+    let state = scene.ctx.state();
+    let session = state.session.as_ref().unwrap();
+    if session.ended() {
+        return true;
+    }
+    assert_eq!(
+        (session.state, session.reason, &session.open),
+        (Phase::Paused, Some(Reason::Requested), &None)
+    );
+    fs::remove_file(&place.paths.pause).unwrap();
+    assert_eq!(end_of(&scene, end).await, 0);
+    verdict::check(&place, &scene.events(), 2, &[SAID.to_owned()]);
     true
 }
