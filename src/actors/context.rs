@@ -122,6 +122,8 @@ pub struct ProjectCtx {
     pub writers: Mutex<Writers>,
     /// One operation on the repository at a time: that of a Repo that died is waited for.
     pub repo: Mutex<()>,
+    /// There was a Repo before: one that starts now may have to make up for it.
+    pub repo_started: AtomicBool,
     /// Things found before the session began, for its first commit.
     pub found: Mutex<Vec<Body>>,
     /// How often this program was told to end (Ctrl-C, TERM, HUP): a restarted Signals must not take that back.
@@ -229,6 +231,7 @@ impl ProjectCtx {
             shower: parts.shower,
             writers: Mutex::default(),
             repo: Mutex::default(),
+            repo_started: AtomicBool::new(false),
             found: Mutex::new(parts.found),
             interrupts: AtomicU32::new(0),
             spec: Mutex::default(),

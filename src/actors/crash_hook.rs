@@ -12,6 +12,7 @@ use crate::messages::accounts::AccountsMsg;
 use crate::messages::disk::DiskMsg;
 use crate::messages::gates::GatesMsg;
 use crate::messages::journal::JournalMsg;
+use crate::messages::provider::ProviderMsg;
 use crate::messages::repo::RepoMsg;
 use crate::messages::session::SessionMsg;
 use crate::messages::signals::SignalsMsg;
@@ -44,6 +45,14 @@ fn crash(ctx: &ProjectCtx, actor: &str) {
         "gates" => slots.gates.cast(GatesMsg::Crash),
         "session" => slots.session.cast(SessionMsg::Crash),
         "lane" => slots.session.cast(SessionMsg::CrashLane),
+        "provider" => {
+            let session = slots.session.get().map(|session| session.get_cell());
+            let lanes = session.iter().flat_map(|session| session.get_children());
+            for call in lanes.flat_map(|lane| lane.get_children()) {
+                // A call that has just ended is none.
+                let _ = call.send_message(ProviderMsg::Crash);
+            }
+        }
         "accounts" => slots.accounts.cast(AccountsMsg::Crash),
         "disk" => slots.disk.cast(DiskMsg::Crash),
         "watcher" => slots.watcher.cast(WatcherMsg::Crash),

@@ -81,7 +81,7 @@ impl Actor for ProjectActor {
             }
             ProjectMsg::Ended(code) => {
                 if !std::mem::replace(&mut state.ended, true) {
-                    state.close().await;
+                    state.close(&myself).await;
                     // A host that is gone takes us with it.
                     let _ = state.host.cast(HostMsg::ProjectEnded(code));
                 }
@@ -121,7 +121,9 @@ impl Project {
     }
 
     /// Everything that was begun is finished: what was committed is in the journal, checkpoints have their refs.
-    async fn close(&mut self) {
+    async fn close(&mut self, myself: &ActorRef<ProjectMsg>) {
+        // Those that have just died cannot be started again later.
+        self.children.start_missing(&["store", "journal", "repo"], &myself.get_cell()).await;
         let slots = &self.ctx.slots;
         // One that does not answer in time is stopped as it is: the next start makes up for it.
         let _ = slots.repo.call("the repository", CLOSING, RepoMsg::Close).await;

@@ -10,9 +10,9 @@ use super::blocking::away;
 use super::context::ProjectCtx;
 use crate::domain::event::Body;
 use crate::domain::ids::SessionId;
+use crate::domain::state::State;
 use crate::git::{Durability, Environment, Vcs};
 use crate::messages::repo::{RepoMsg, TreeNow};
-use crate::messages::session::SessionMsg;
 
 /// The actor.
 pub struct RepoActor;
@@ -66,12 +66,20 @@ impl Actor for RepoActor {
         ctx: Arc<ProjectCtx>,
     ) -> Result<Repo, ActorProcessingErr> {
         ctx.slots.repo.fill(myself);
-        Ok(Repo { ctx, home: Some(None), waiting: VecDeque::new(), closing: Vec::new() })
+        let mut waiting = VecDeque::new();
+        // What was queued died with the last actor: snapshots are asked for again, the last checkpoint is known.
+        if ctx.repo_started.swap(true, SeqCst) {
+            waiting.extend(last_checkpoint(&ctx.state()));
+        }
+        Ok(Repo { ctx, home: Some(None), waiting, closing: Vec::new() })
     }
 
-    async fn post_start(&self, _: ActorRef<RepoMsg>, state: &mut Repo) -> Result<(), ActorProcessingErr> {
-        // What was queued died with the last actor: snapshots are asked for again, the last checkpoint is said again.
-        state.ctx.slots.session.cast(SessionMsg::RepoRestarted);
+    async fn post_start(
+        &self,
+        myself: ActorRef<RepoMsg>,
+        state: &mut Repo,
+    ) -> Result<(), ActorProcessingErr> {
+        state.next(&myself);
         Ok(())
     }
 
@@ -83,8 +91,10 @@ impl Actor for RepoActor {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             RepoMsg::Snapshot(reply) => state.waiting.push_back(Work::Snapshot(reply)),
-            RepoMsg::Checkpoint { session, number, tree, state: text } => {
-                state.waiting.push_back(Work::Checkpoint { session, number, tree, state: text });
+            RepoMsg::Checkpoint { number } => {
+                let last = last_checkpoint(&state.ctx.state());
+                let asked = |work: &Work| matches!(work, Work::Checkpoint { number: of, .. } if *of == number);
+                state.waiting.extend(last.filter(asked));
             }
             RepoMsg::JobDone(job) => state.home = Some(job.vcs),
             RepoMsg::Close(reply) => state.closing.push(reply),
@@ -129,6 +139,18 @@ impl Repo {
             RepoMsg::JobDone(Box::new(Job { vcs }))
         });
     }
+}
+
+/// What is to be kept: the state's last checkpoint.
+fn last_checkpoint(state: &State) -> Option<Work> {
+    let session = state.session.as_ref()?;
+    let checkpoint = session.checkpoint.as_ref().filter(|checkpoint| checkpoint.reference.is_some())?;
+    Some(Work::Checkpoint {
+        session: session.id,
+        number: checkpoint.number,
+        tree: checkpoint.tree.clone(),
+        state: serde_json::to_string(session).unwrap_or_default(),
+    })
 }
 
 /// Opens the repository at the first operation: opening it takes longer than everything else at the start.

@@ -181,12 +181,6 @@ impl Actor for SessionActor {
                     state.input(input, &myself);
                 }
             }
-            SessionMsg::RepoRestarted => {
-                let session = state.ctx.state().session.clone();
-                if let Some(last) = session.and_then(|s| s.checkpoint) {
-                    state.checkpoint(last.number);
-                }
-            }
             SessionMsg::RestartLane => {
                 if let Err((_, error)) = state.children.restart(0, &myself.get_cell()).await {
                     return Err(error.into());
@@ -325,7 +319,7 @@ impl SessionState {
                 let wait = self.ctx.clock.until(at).min(LOOK_AGAIN);
                 self.timer = Some(myself.send_after(wait, move || SessionMsg::Timer(generation)));
             }
-            Action::Checkpoint { number } => self.checkpoint(number),
+            Action::Checkpoint { number } => slots.repo.cast(RepoMsg::Checkpoint { number }),
             Action::ConsumeStop => {
                 let signals = slots.signals.clone();
                 self.consumed = Some(tokio::spawn(async move {
@@ -347,21 +341,6 @@ impl SessionState {
                 });
             }
         }
-    }
-
-    fn checkpoint(&self, number: u64) {
-        let state = self.ctx.state();
-        let Some(session) = &state.session else { return };
-        let Some(checkpoint) = session.checkpoint.as_ref().filter(|c| c.number == number) else { return };
-        if checkpoint.reference.is_none() {
-            return;
-        }
-        self.ctx.slots.repo.cast(RepoMsg::Checkpoint {
-            session: session.id,
-            number,
-            tree: checkpoint.tree.clone(),
-            state: serde_json::to_string(session).unwrap_or_default(),
-        });
     }
 
     /// What was still to be said to the lane that died is not said to the next one.

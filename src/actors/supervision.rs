@@ -171,6 +171,17 @@ impl Children {
         Ok(())
     }
 
+    /// Starts those of these names that are down, without their back-off: for a supervisor that is about to close.
+    pub async fn start_missing(&mut self, names: &[&str], supervisor: &ActorCell) {
+        let down = |child: &&mut Child| child.cell.is_none() && names.contains(&child.spec.name);
+        for child in self.children.iter_mut().filter(down) {
+            match (child.spec.start)(supervisor.clone()).await {
+                Ok(cell) => child.cell = Some(cell),
+                Err(error) => tracing::warn!(%error, child = child.spec.name, "cannot be started at the end"),
+            }
+        }
+    }
+
     /// Stops all in reverse order, each within its time.
     pub async fn stop_all(&mut self, why: &str) {
         self.stopping = true;

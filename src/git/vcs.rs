@@ -108,6 +108,10 @@ impl Vcs {
         time: Timestamp,
     ) -> Result<(), String> {
         let Vcs::Git { repo, last, keep } = self else { return Ok(()) };
+        if last.is_none() {
+            // The one that looked has died: perhaps nothing has changed since.
+            *last = Some(repo.snapshot().map_err(|error| error.to_string())?);
+        }
         let Some(snapshot) = last.as_ref().filter(|snapshot| snapshot.tree.to_string() == tree) else {
             return Ok(());
         };

@@ -2,8 +2,6 @@
 
 use ractor::RpcReplyPort;
 
-use crate::domain::ids::SessionId;
-
 /// What Repo receives.
 #[derive(Debug)]
 pub enum RepoMsg {
@@ -11,14 +9,8 @@ pub enum RepoMsg {
     Snapshot(RpcReplyPort<TreeNow>),
     /// Session: keep the tree of this iteration under its ref. Said again after a restart for the last one.
     Checkpoint {
-        /// The session.
-        session: SessionId,
         /// The iteration.
         number: u64,
-        /// Its tree.
-        tree: String,
-        /// For the commit's message: the state in one JSON line.
-        state: String,
     },
     /// Itself: the blocking job is over.
     JobDone(Box<crate::actors::repo::Job>),

@@ -24,8 +24,6 @@ pub enum SessionMsg {
     ConfigHint,
     /// Itself: what the settings files hold.
     Reread(Box<Result<Files, ConfigError>>),
-    /// Repo: it was restarted, and has forgotten what it was to keep.
-    RepoRestarted,
     /// Itself, after a back-off: start the lane again.
     RestartLane,
     /// Tests: die now.

@@ -2,6 +2,7 @@
 //! that are rehearsed, and a clock that moves only when nothing else does. `LONGHAUL_SIM_SEED` repeats a run.
 #![expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
+mod moments;
 mod scene;
 mod storm;
 mod verdict;

@@ -63,7 +63,10 @@ fn expect_panics() {
 impl Scene {
     /// A project that plays this script, with these settings.
     pub fn new(settings: &str, script: &str, seed: u64) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        // In memory where that is possible: thousands of small files are made and removed.
+        let memory = Path::new("/dev/shm");
+        let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+        let folder = folder.unwrap();
         let paths = ProjectPaths::new(folder.path().canonicalize().unwrap());
         fs::create_dir_all(&paths.dot).unwrap();
         git2::Repository::init(&paths.root).unwrap();

@@ -81,6 +81,7 @@ impl Machine {
         let Some(session) = self.session().cloned() else { return Vec::new() };
         if matches!(session.state, Phase::Finished | Phase::Failed | Phase::Stopped) {
             // It died after the last commit, before it could say so.
+            self.keep_last_checkpoint();
             self.leave(session.state);
             return self.take_actions();
         }
