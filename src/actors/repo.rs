@@ -93,7 +93,8 @@ impl Actor for RepoActor {
             RepoMsg::Snapshot(reply) => state.waiting.push_back(Work::Snapshot(reply)),
             RepoMsg::Checkpoint { number } => {
                 let last = last_checkpoint(&state.ctx.state());
-                let asked = |work: &Work| matches!(work, Work::Checkpoint { number: of, .. } if *of == number);
+                let asked =
+                    |work: &Work| matches!(work, Work::Checkpoint { number: of, .. } if *of == number);
                 state.waiting.extend(last.filter(asked));
             }
             RepoMsg::JobDone(job) => state.home = Some(job.vcs),

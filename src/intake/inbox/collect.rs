@@ -17,7 +17,7 @@ use super::steady::Steady;
 use super::{InboxPaths, ignored, leading_id, said, text};
 use crate::config::ProjectPaths;
 use crate::domain::ids::MessageId;
-use crate::intake::lease::{Writers, writers};
+use crate::intake::lease::{Writers, lasting_writers};
 use crate::intake::stamp::Stamp;
 
 /// Files taken in one round, so that one commit stays small.
@@ -298,7 +298,7 @@ impl Inbox {
     fn open(&self, path: &Path) -> io::Result<(File, Writers)> {
         let file =
             File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
-        let writers = if self.leases { writers(&file) } else { Writers::Unknown };
+        let writers = if self.leases { lasting_writers(&file) } else { Writers::Unknown };
         Ok((file, writers))
     }
 
