@@ -210,3 +210,6 @@ fn keep_ballast(ctx: &ProjectCtx) {
         tracing::debug!(%error, "cannot make the ballast");
     }
 }
+
+#[cfg(test)]
+mod tests;

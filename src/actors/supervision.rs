@@ -223,3 +223,6 @@ impl Children {
         self.children.iter().position(|c| c.cell.as_ref().is_some_and(|cell| cell.get_id() == id))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -110,3 +110,6 @@ impl<M: Message> Slot<M> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
