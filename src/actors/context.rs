@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -269,6 +269,13 @@ impl ProjectCtx {
             }
         }
         unsaved.retain(|input| !matches!(input, Input::Settings { changes, .. } if changes.is_empty()));
+    }
+
+    /// The program is told to end (Ctrl-C, TERM, HUP). Counted here, so that it reaches a Signals that is being
+    /// restarted, too.
+    pub fn interrupt(&self) {
+        self.interrupts.fetch_add(1, Ordering::Relaxed);
+        self.slots.signals.cast(SignalsMsg::Interrupt);
     }
 
     /// How Store opens its database.

@@ -115,7 +115,7 @@ impl Actor for LaneActor {
         state: &mut Lane,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            LaneMsg::Prepare { provider } => state.prepare_for(&provider, &myself),
+            LaneMsg::Prepare { chain } => state.prepare_for(&chain, &myself),
             LaneMsg::Prepared(prepared) => state.prepared(prepared.0),
             LaneMsg::Go(go) => state.go(go, &myself),
             LaneMsg::Prompted(prompted) => state.begin(*prompted, &myself).await?,
@@ -154,8 +154,8 @@ impl Lane {
 
     // --- the next call's process ---
 
-    fn prepare_for(&mut self, provider: &str, myself: &ActorRef<LaneMsg>) {
-        if !self.needs_process(provider) {
+    fn prepare_for(&mut self, chain: &[String], myself: &ActorRef<LaneMsg>) {
+        if !self.may_need_process(chain) {
             return self.tell(Input::Ready(None));
         }
         self.asked = true;
@@ -166,8 +166,9 @@ impl Lane {
         }
     }
 
-    fn needs_process(&self, provider: &str) -> bool {
-        self.ctx.keeper.is_some() && self.ctx.providers.definition(provider).is_none_or(|d| !d.in_process())
+    fn may_need_process(&self, chain: &[String]) -> bool {
+        let process = |name: &String| self.ctx.providers.definition(name).is_none_or(|d| !d.in_process());
+        self.ctx.keeper.is_some() && chain.iter().any(process)
     }
 
     fn prepare(&mut self, myself: &ActorRef<LaneMsg>) {

@@ -293,9 +293,8 @@ impl SessionState {
                 self.commit(drafts, myself);
             }
             Action::Prepare => {
-                let provider =
-                    self.machine.as_ref().and_then(Machine::session).map(|s| s.provider().to_owned());
-                self.lane.cast(LaneMsg::Prepare { provider: provider.unwrap_or_default() });
+                let chain = self.machine.as_ref().and_then(Machine::session).map(|s| s.chain.clone());
+                self.lane.cast(LaneMsg::Prepare { chain: chain.unwrap_or_default() });
             }
             Action::Admit { ask, chain, active, known } => {
                 let question = Question { ask, chain, active, known };

@@ -27,7 +27,6 @@ use crate::domain::event::{Body, Draft};
 use crate::domain::ids::{EventId, IdSource};
 use crate::domain::state::{Phase, Session};
 use crate::intake::spec_file::SpecFile;
-use crate::messages::signals::SignalsMsg;
 use crate::process::{self, Keeper, Targets};
 use crate::providers::book::{ProviderBook, Unusable};
 use crate::providers::registry::Registry;
@@ -463,7 +462,7 @@ async fn interrupts(ctx: &ProjectCtx) -> Ended {
             if came { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
         })
         .await;
-        ctx.slots.signals.cast(SignalsMsg::Interrupt);
+        ctx.interrupt();
     }
 }
 

@@ -12,8 +12,8 @@ use super::provider::ProviderReport;
 pub enum LaneMsg {
     /// Session: make yourself ready for a call.
     Prepare {
-        /// The provider of that call.
-        provider: String,
+        /// The providers of which one will be called.
+        chain: Vec<String>,
     },
     /// Session: the committed attempt begins.
     Go(Go),

@@ -13,7 +13,7 @@ pub enum SignalsMsg {
     Looked(Box<crate::actors::signals::Found>),
     /// Itself: messages that were taken are committed (or could not be).
     Queued(Box<crate::actors::signals::Queued>),
-    /// Host: Ctrl-C, TERM or HUP; the second time means without grace.
+    /// The program: Ctrl-C, TERM or HUP has been counted; the second time means without grace.
     Interrupt,
     /// Session: STOP has been obeyed; remove it.
     ConsumeStop(RpcReplyPort<()>),

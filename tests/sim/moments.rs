@@ -73,6 +73,11 @@ fn pause_holds_whoever_dies_with_it() {
     everybody(&[3], death_and_pause);
 }
 
+#[test]
+fn ctrl_c_is_heard_whoever_dies_with_it() {
+    everybody(&[3], death_and_interrupt);
+}
+
 /// False: the run was over before that commit.
 fn everybody(steps: &[u8], at: impl AsyncFn(Moment) -> bool) {
     let mut runs = 0;
@@ -165,5 +170,19 @@ async fn death_and_pause(moment: Moment) -> bool {
     fs::remove_file(&place.paths.pause).unwrap();
     assert_eq!(end_of(&scene, end).await, 0);
     verdict::check(&place, &scene.events(), 2, &[SAID.to_owned()]);
+    true
+}
+
+async fn death_and_interrupt(moment: Moment) -> bool {
+    let Some((_place, scene, end)) = reach(moment).await else { return false };
+    dies(&scene, moment.who, moment.panics);
+    some_steps(moment.steps).await;
+    scene.ctx.interrupt();
+    let code = end_of(&scene, end).await;
+    let state = scene.ctx.state();
+    let session = state.session.as_ref().unwrap();
+    if code != 0 {
+        assert_eq!((code, session.state, session.reason), (3, Phase::Stopped, Some(Reason::Interrupted)));
+    }
     true
 }

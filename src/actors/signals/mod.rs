@@ -161,10 +161,7 @@ impl Actor for SignalsActor {
                     state.look_after(&myself, after);
                 }
             }
-            SignalsMsg::Interrupt => {
-                state.ctx.interrupts.fetch_add(1, Ordering::Relaxed);
-                state.tell();
-            }
+            SignalsMsg::Interrupt => state.tell(),
             SignalsMsg::ConsumeStop(reply) => {
                 state.asked.stop.push(reply);
                 state.look(&myself);

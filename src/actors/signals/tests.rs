@@ -139,12 +139,12 @@ async fn obeyed_signals_are_removed() {
 #[tokio::test]
 async fn ctrl_c_twice_takes_the_grace_and_a_restart_takes_nothing_back() {
     let mut bench = Bench::quiet(false).await;
-    bench.signals.cast(SignalsMsg::Interrupt).unwrap();
+    bench.ctx.interrupt();
     assert_eq!(bench.told().await.stop, stop(Reason::Interrupted, "", false));
     bench.signals.cast(SignalsMsg::Crash).unwrap();
     Actor::spawn(None, SignalsActor, bench.ctx.clone()).await.unwrap();
     assert_eq!(bench.told().await.stop, stop(Reason::Interrupted, "", false));
-    bench.ctx.slots.signals.cast(SignalsMsg::Interrupt);
+    bench.ctx.interrupt();
     assert_eq!(bench.told().await.stop, stop(Reason::Interrupted, "", true));
 }
 

@@ -225,9 +225,11 @@ impl Machine {
             && let Some(session) = self.session()
             && session.checkpoint.is_none()
         {
-            let reference = git.then(|| checkpoint_ref(session.id, 0));
-            self.push(Body::CheckpointCreated { number: 0, tree, reference });
-            self.late.push(Action::Checkpoint { number: 0 });
+            // 0, unless no tree could be read until now.
+            let number = session.finished;
+            let reference = git.then(|| checkpoint_ref(session.id, number));
+            self.push(Body::CheckpointCreated { number, tree, reference });
+            self.late.push(Action::Checkpoint { number });
         } else if let Some(checkpoint) = self.session().and_then(|s| s.checkpoint.clone())
             && checkpoint.reference.is_some()
         {
