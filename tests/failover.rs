@@ -1,6 +1,5 @@
 //! A chain in which some providers are processes and some are not.
 
-
 use testkit::{World, words};
 
 #[test]
