@@ -137,7 +137,11 @@ async fn each_way_to_die_asks_for_a_restart_with_its_cause() {
     for (number, (message, cause)) in
         [("panic", "asked to crash"), ("fail", "it failed"), ("", "killed")].into_iter().enumerate()
     {
-        if message.is_empty() { family.cell(0).kill() } else { family.tell(0, message) }
+        if message.is_empty() {
+            family.cell(0).kill()
+        } else {
+            family.tell(0, message)
+        }
         let Fallen::Restart { child: 0, after, cause: told, restarts } = family.fallen().await else {
             panic!("{message}")
         };
