@@ -209,10 +209,9 @@ fn prompt(ctx: &Arc<ProjectCtx>, state: &State, session: &Session) -> Prompt {
         limits,
     });
     if let Some(truncated) = &prompt.spec_truncated
-        && let Some(spec) = &spec
         && ctx.is_new_truncation(truncated)
     {
-        said.extend(super::survey::warning(truncated, path.unwrap_or_default(), &spec.spec));
+        said.extend(super::survey::warning(truncated, path.unwrap_or_default()));
     }
     if !said.is_empty() {
         super::note(ctx, said.into_iter().map(|body| ctx.draft(body)).collect());

@@ -41,7 +41,7 @@ pub fn survey(ctx: &ProjectCtx, begun: bool) -> Survey {
     let (spec, _) = ctx.spec.lock().unwrap_or_else(PoisonError::into_inner).read(path.as_deref());
     let spec = spec.map(|file| file.spec);
     if let (Some(spec), Some(path)) = (&spec, &path) {
-        found.extend(spec.warnings.iter().filter_map(|w| warning(w, path, spec)));
+        found.extend(spec.warnings.iter().filter_map(|w| warning(w, path)));
     }
     let usable = spec.as_ref().filter(|spec| !spec.is_empty());
     let seen = walk(&ctx.paths.root, Depth::Class);
@@ -110,7 +110,7 @@ pub fn rules(ctx: &ProjectCtx, config: &Config) -> Rules {
 }
 
 /// The event that tells of something odd in the spec.
-pub fn warning(warning: &SpecWarning, path: &str, _spec: &Spec) -> Option<Body> {
+pub fn warning(warning: &SpecWarning, path: &str) -> Option<Body> {
     let path = path.to_owned();
     Some(match warning {
         SpecWarning::Empty => Body::SpecEmpty { path },

@@ -267,12 +267,9 @@ pub struct InitArgs {
 /// `demo`
 #[derive(Debug, Clone, Args)]
 pub struct DemoArgs {
-    /// Folder to work in; else a temporary one
+    /// Folder to work in; else one in the temporary folder
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Keep the folder afterwards
-    #[arg(long)]
-    pub keep: bool,
 }
 
 /// `config`

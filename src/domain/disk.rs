@@ -30,6 +30,18 @@ pub struct Space {
     pub write_failed: bool,
 }
 
+/// What a session is told about its disks.
+#[derive(Debug, Clone, PartialEq)]
+pub enum DiskReport {
+    /// A file system in use runs full: the `disk_low` event about it.
+    Low(Body),
+    /// All of them have room.
+    Room {
+        /// Free bytes where there is least, or of the one that was low before.
+        free_bytes: u64,
+    },
+}
+
 /// What stands in short supply, the first that applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shortage {

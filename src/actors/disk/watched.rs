@@ -7,7 +7,7 @@ use ractor::ActorRef;
 use tokio::time::Instant;
 
 use crate::actors::blocking::away;
-use crate::domain::disk::{DiskLimits, Shortage, Space};
+use crate::domain::disk::{DiskLimits, DiskReport, Shortage, Space};
 use crate::domain::session::Input;
 use crate::intake::file_system::FileSystem;
 use crate::intake::space::{Place, has_room, measure, places};
@@ -135,10 +135,21 @@ impl Watched {
         }
     }
 
+    /// What is free where it was low, else where there is least.
+    fn free_bytes(&self, spaces: &[Option<Space>]) -> u64 {
+        let was_low = self.told.iter().flatten().map(|(path, _)| path).next();
+        let free = self.places.iter().zip(spaces).filter_map(|((place, _), space)| {
+            let space = space.as_ref()?;
+            Some((was_low.is_some_and(|path| *path != place.path), space.free_bytes))
+        });
+        free.min().map_or(0, |(_, free)| free)
+    }
+
     /// Judges one measure per place, and tells the Session when that changes something. Where none could be taken, the
     /// last judgement holds.
     fn judge(&mut self, spaces: Vec<Option<Space>>) {
         let limits = self.registration.limits;
+        let free_bytes = self.free_bytes(&spaces);
         let mut low = None;
         let mut unmeasured = None;
         for ((place, shortage), space) in self.places.iter_mut().zip(spaces) {
@@ -158,8 +169,8 @@ impl Watched {
         let repeat = std::mem::take(&mut self.repeat) && key.is_some();
         if repeat || self.told.as_ref() != Some(&key) {
             self.told = Some(key);
-            let low = low.map(|(_, _, body)| body);
-            self.registration.tell.cast(SessionMsg::Input(Box::new(Input::Disk(low))));
+            let report = low.map_or(DiskReport::Room { free_bytes }, |(_, _, body)| DiskReport::Low(body));
+            self.registration.tell.cast(SessionMsg::Input(Box::new(Input::Disk(report))));
         }
     }
 }

@@ -43,14 +43,6 @@ const MESSAGE: &str = include_str!("../../../config/demo/message.txt");
 /// Between two looks at what happens.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The scratch folder.
-enum Scratch {
-    /// Deleted in the end.
-    Temporary(tempfile::TempDir),
-    /// Kept.
-    Kept(PathBuf),
-}
-
 /// Runs the demo.
 ///
 /// # Errors
@@ -60,8 +52,8 @@ pub fn demo(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<ExitCode, CliError> {
-    let scratch = Scratch::make(arguments)?;
-    let root = scratch.path().canonicalize().map_err(|error| cannot_write(scratch.path(), &error))?;
+    let scratch = scratch(arguments)?;
+    let root = scratch.canonicalize().map_err(|error| cannot_write(&scratch, &error))?;
     let environment = own_environment(environment, &root);
     let project = Project {
         paths: ProjectPaths::new(root.clone()),
@@ -91,29 +83,21 @@ pub fn demo(
     let code = code?;
     let story = Story::of(&events(&project)?);
     if code != ExitCode::Done {
-        let kept = scratch.keep();
-        output.notice(format!("the demo ended early; its folder is {}", kept.display()));
+        output.notice(format!("the demo ended early; its folder is {}", root.display()));
         return Ok(code);
     }
     for line in story.lines(MESSAGE.trim_end(), output) {
         output.line(line)?;
     }
-    match scratch {
-        Scratch::Temporary(folder) => {
-            folder
-                .close()
-                .map_err(|error| CliError::failed_to(format_args!("delete the scratch folder: {error}")))?;
-            output.line(
-                "\nThe scratch folder is gone again; `longhaul demo --keep` leaves it to look around in.",
-            )?;
-        }
-        Scratch::Kept(_) => look_around(&root, git.is_ok(), &environment, output)?,
-    }
+    look_around(&root, git.is_ok(), &environment, output)?;
     output.line("\nNext, in a project of yours:")?;
     output.line("  longhaul doctor                          is everything there that it needs?")?;
     output.line("  longhaul init                            a SPEC.md to fill in")?;
     output.line("  longhaul run                             with your agent, or:")?;
     output.line("  longhaul run --agent './my-agent.sh'     any program that reads a prompt on stdin")?;
+    if let Some(hint) = not_on_path(&environment, &root) {
+        output.notice(format!("\n{hint}"));
+    }
     Ok(ExitCode::Done)
 }
 
@@ -124,13 +108,27 @@ fn look_around(
     output: &mut Output,
 ) -> Result<(), CliError> {
     let at = root.to_str().and_then(|path| shlex::try_quote(path).ok()).unwrap_or_default();
-    output.line(format!("\nThe scratch project is still there: {}", root.display()))?;
-    output.line(format!("  longhaul status --project {at}"))?;
-    output.line(format!("  longhaul events --project {at}"))?;
+    output
+        .line(format!("\nThe scratch repository is in {}. Look around, then delete it:", root.display()))?;
     if git && has_git(environment, root) {
         output.line(format!("  git -C {at} log --stat"))?;
     }
-    Ok(())
+    output.line(format!("  longhaul status --project {at}"))?;
+    output.line(format!("  longhaul events --project {at}"))?;
+    output.line(format!("  rm -r {at}"))
+}
+
+/// How to run us when the shell would not find us, as after `cargo run`.
+fn not_on_path(environment: &Environment, root: &Path) -> Option<String> {
+    if find_program("longhaul", environment.get("PATH"), root).is_ok() {
+        return None;
+    }
+    let program = std::env::current_exe().ok()?;
+    Some(format!(
+        "(Your shell does not find `longhaul` yet. `cargo install --path .` in its source folder changes that; until \
+         then it is {})",
+        program.display()
+    ))
 }
 
 fn has_git(environment: &Environment, root: &Path) -> bool {
@@ -223,42 +221,24 @@ fn events(project: &Project) -> Result<Vec<Event>, CliError> {
     }
 }
 
+/// The folder to work in: empty, and left there in the end.
+fn scratch(arguments: &DemoArgs) -> Result<PathBuf, CliError> {
+    if let Some(folder) = &arguments.dir {
+        fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
+        let mut entries = fs::read_dir(folder).map_err(|error| cannot_write(folder, &error))?;
+        if entries.next().is_some() {
+            return Err(CliError::new(ErrorKind::Usage, format!("{} is not empty", folder.display()))
+                .hinted("the demo writes files and commits them: name an empty folder, or none"));
+        }
+        return Ok(folder.clone());
+    }
+    let made = tempfile::Builder::new().prefix("longhaul-demo-").tempdir();
+    made.map(tempfile::TempDir::keep).map_err(|error| cannot_write(&std::env::temp_dir(), &error))
+}
+
 fn cannot_write(path: &Path, error: &io::Error) -> CliError {
     CliError::failed_to(format_args!("use the folder {}: {error}", path.display()))
         .hinted("`longhaul demo --dir DIR` works in another, which must be empty")
-}
-
-// === impl Scratch ===
-
-impl Scratch {
-    fn make(arguments: &DemoArgs) -> Result<Self, CliError> {
-        if let Some(folder) = &arguments.dir {
-            fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
-            let mut entries = fs::read_dir(folder).map_err(|error| cannot_write(folder, &error))?;
-            if entries.next().is_some() {
-                return Err(CliError::new(ErrorKind::Usage, format!("{} is not empty", folder.display()))
-                    .hinted("the demo writes files and commits them: name an empty folder, or none"));
-            }
-            return Ok(Scratch::Kept(folder.clone()));
-        }
-        let made = tempfile::Builder::new().prefix("longhaul-demo-").tempdir();
-        let folder = made.map_err(|error| cannot_write(&std::env::temp_dir(), &error))?;
-        Ok(if arguments.keep { Scratch::Kept(folder.keep()) } else { Scratch::Temporary(folder) })
-    }
-
-    fn path(&self) -> &Path {
-        match self {
-            Scratch::Temporary(folder) => folder.path(),
-            Scratch::Kept(folder) => folder,
-        }
-    }
-
-    fn keep(self) -> PathBuf {
-        match self {
-            Scratch::Temporary(folder) => folder.keep(),
-            Scratch::Kept(folder) => folder,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -286,7 +266,7 @@ mod tests {
     fn a_folder_that_is_in_use_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("mine"), "").unwrap();
-        let arguments = DemoArgs { dir: Some(dir.path().to_owned()), keep: false };
+        let arguments = DemoArgs { dir: Some(dir.path().to_owned()) };
         let (mut output, _) = Output::captured();
         let error = demo(&arguments, &Environment::default(), &mut output).unwrap_err();
         assert_eq!(error.kind.exit_code(), ExitCode::Usage);

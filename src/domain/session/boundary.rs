@@ -17,7 +17,7 @@ impl Machine {
             Policy::Done => return self.work_done(report),
             Policy::Again => {}
             Policy::CoolDown => self.cool_down(&report.verdict.outcome),
-            Policy::Out(reason) => self.take_out(reason, &report.verdict.outcome),
+            Policy::Out => self.out(self.provider_in_use(), None, &report.verdict.outcome),
             Policy::Wait(why) => self.back_off(why, &report.verdict.outcome),
             Policy::Retry => {
                 if self.failed(&report.verdict.outcome) {
@@ -126,6 +126,7 @@ impl Machine {
         let cut = reports.iter().any(|r| r.result == GateResult::Cancelled);
         // Gates that were due and did not run, because of STOP, say nothing about a claim.
         let cut = cut || (self.signals.stop.is_some() && self.due(report).len() > reports.len());
+        let ran: Vec<String> = reports.iter().map(|r| r.name.clone()).collect();
         for gate in reports {
             if let Some(after_ms) = gate.timed_out_after {
                 self.push(Body::GateTimeout { name: gate.name.clone(), after_ms });
@@ -140,6 +141,7 @@ impl Machine {
                 reused: false,
             });
         }
+        self.say_reused(tree.as_deref(), &ran);
         let verified = if report.claim.is_some() && !cut { self.check_claim(tree.as_deref()) } else { false };
         self.end_iteration(report);
         if verified && !self.session().is_some_and(|s| s.limits.perpetual) {
@@ -150,6 +152,25 @@ impl Machine {
             return self.pause_with(Reason::NeedsHuman, why.clone());
         }
         self.advance();
+    }
+
+    /// Gates that did not run because their result for this very tree is known.
+    fn say_reused(&mut self, tree: Option<&str>, ran: &[String]) {
+        let gates = self.rules.gates.iter().filter(|name| !ran.contains(name));
+        let known = gates.filter_map(|name| Some((name.clone(), self.view.gates.get(name)?)));
+        let reused =
+            known.filter(|(_, record)| holds(record, tree)).map(|(name, record)| Body::GateFinished {
+                name,
+                result: record.result,
+                tree: record.tree.clone(),
+                exit: record.exit,
+                duration_ms: record.duration_ms,
+                tail: String::new(),
+                reused: true,
+            });
+        for event in reused.collect::<Vec<_>>() {
+            self.push(event);
+        }
     }
 
     /// A claim holds when every gate passed on this tree; without gates it holds unverified.
@@ -220,11 +241,6 @@ impl Machine {
         let why = outcome.name().to_owned();
         self.push(Body::CoolDown { account: account.clone(), until, why: why.clone() });
         self.actions.push(Action::Learned { account, out: Some((until, why)) });
-    }
-
-    fn take_out(&mut self, _reason: Reason, outcome: &Outcome) {
-        let account = self.provider_in_use();
-        self.out(account, None, outcome);
     }
 
     fn back_off(&mut self, why: WaitReason, outcome: &Outcome) {

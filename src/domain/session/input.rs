@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use crate::domain::accounts::Admission;
 use crate::domain::backoff::Backoff;
+use crate::domain::disk::DiskReport;
 use crate::domain::event::{Body, Draft};
 use crate::domain::ids::{MessageId, Token};
 use crate::domain::outcome::{Exit, Usage, Verdict};
@@ -143,7 +144,7 @@ pub enum Input {
     /// The signal files as they are now (level, not edge).
     Signals(Signals),
     /// Free space is below its limit, or no longer.
-    Disk(Option<Body>),
+    Disk(DiskReport),
     /// A lane is ready for a call: the process of the next one, or none where it needs none.
     Ready(Option<(u32, u64)>),
     /// The tree before the first call.

@@ -1,16 +1,10 @@
 //! One input at a time.
 
-use std::time::Duration;
-
 use jiff::{SignedDuration, Timestamp};
 
 use super::boundary::later;
-use super::input::{
-    Action, AttemptReport, EndReason, GateReport, Input, Rules, Signals, Stop, SwitchRequest,
-};
+use super::input::{Action, AttemptReport, EndReason, Input, Rules, Signals, SwitchRequest};
 use super::policy::advice;
-use crate::domain::accounts::Admission;
-use crate::domain::backoff::Backoff;
 use crate::domain::event::{Body, Draft};
 use crate::domain::ids::{EventId, IdSource, LaneId, Token};
 use crate::domain::money::MicroUsd;
@@ -21,12 +15,6 @@ const DONE: u8 = 0;
 const FAILED: u8 = 1;
 const STOPPED: u8 = 3;
 const NEEDS_PERSON: u8 = 5;
-
-/// Before an attempt is made again that was lost with its actor.
-const LOST: Backoff = Backoff {
-    floor: Duration::from_millis(10),
-    ..Backoff::new(Duration::from_millis(100), Duration::from_secs(30))
-};
 
 /// The state machine of one session with one lane.
 #[derive(Debug)]
@@ -48,17 +36,17 @@ pub struct Machine {
     /// A file system in use runs full.
     pub(super) disk: Option<Body>,
     /// Disk has spoken: until then a pause for want of space holds.
-    disk_known: bool,
+    pub(super) disk_known: bool,
     /// The lane is ready, with this process.
-    ready: Option<Option<(u32, u64)>>,
+    pub(super) ready: Option<Option<(u32, u64)>>,
     generation: u64,
-    asks: u64,
+    pub(super) asks: u64,
     /// Calls lost in a row.
-    lost: u32,
+    pub(super) lost: u32,
     /// The tree before the first call is known.
     pub(super) base_known: bool,
-    staged: Option<(Rules, Vec<Body>)>,
-    switch: Option<String>,
+    pub(super) staged: Option<(Rules, Vec<Body>)>,
+    pub(super) switch: Option<String>,
     /// Before this time no attempt begins.
     pub(super) not_before: Option<(Timestamp, WaitReason, String)>,
 }
@@ -119,7 +107,7 @@ impl Machine {
         self.rebase(state, now);
         match input {
             Input::Signals(signals) => self.signals_changed(signals),
-            Input::Disk(low) => self.disk_changed(low),
+            Input::Disk(report) => self.disk_changed(report),
             Input::Ready(process) => {
                 self.ready = Some(process);
                 self.settle();
@@ -148,17 +136,9 @@ impl Machine {
         self.take_actions()
     }
 
-    /// The provider that the next attempt would use, for readiness and for `status`.
+    /// The session, with what is decided but not yet committed.
     pub fn session(&self) -> Option<&Session> {
         self.view.session.as_ref()
-    }
-
-    /// Fencing token of the call in flight.
-    pub fn calling(&self) -> Option<Token> {
-        match self.step {
-            Step::Calling { token, .. } => Some(token),
-            _ => None,
-        }
     }
 
     /// No change of settings waits to be taken in or to be committed.
@@ -235,176 +215,12 @@ impl Machine {
         self.actions.push(action);
     }
 
-    fn state(&self) -> Phase {
+    pub(super) fn state(&self) -> Phase {
         self.session().map_or(Phase::Starting, |s| s.state)
     }
 
-    fn paused_for(&self) -> Option<Reason> {
+    pub(super) fn paused_for(&self) -> Option<Reason> {
         self.session().filter(|s| s.state == Phase::Paused).and_then(|s| s.reason)
-    }
-
-    // --- signals ---
-
-    fn signals_changed(&mut self, signals: Signals) {
-        let resume = signals.resume;
-        self.signals = Signals { resume: false, ..signals };
-        if let Some(stop) = self.signals.stop.clone() {
-            return self.stop(&stop);
-        }
-        if resume {
-            if let Some(reason) = self.paused_for()
-                && reason != Reason::DiskLow
-                && self.signals.pause.is_none()
-            {
-                self.continue_from(reason);
-            }
-            self.act(Action::ConsumeResume);
-        }
-        match (self.signals.pause.clone(), self.paused_for()) {
-            (Some(detail), reason) if reason != Some(Reason::Requested) => self.pause_requested(detail),
-            (None, Some(reason @ Reason::Requested)) => {
-                self.continue_from(reason);
-                self.settle();
-            }
-            _ => self.settle(),
-        }
-    }
-
-    /// A pause is over. What only a person could mend counts as mended.
-    pub(super) fn continue_from(&mut self, reason: Reason) {
-        if reason.ends_with_accounts() {
-            self.readmit_accounts();
-        }
-        self.push(Body::SessionContinued { reason });
-        if matches!(self.step, Step::Calling { .. }) {
-            self.watch_the_time();
-        }
-    }
-
-    /// Accounts that were out until a person says otherwise may be tried again.
-    pub(super) fn readmit_accounts(&mut self) {
-        let accounts = self.view.accounts.iter();
-        let out = accounts.filter(|(_, a)| a.out && a.until.is_none()).map(|(name, _)| name.clone());
-        let learned = out.map(|account| Action::Learned { account, out: None });
-        self.actions.extend(learned.collect::<Vec<_>>());
-    }
-
-    fn stop(&mut self, stop: &Stop) {
-        let grace = if stop.now { Duration::ZERO } else { self.rules.stop_grace };
-        let was_stopping = self.state() == Phase::Stopping;
-        match &mut self.step {
-            Step::Calling { ending, .. } => {
-                let again = *ending == Some(EndReason::Stop);
-                *ending = Some(EndReason::Stop);
-                if !again || stop.now {
-                    // TERM first: the commit may be slow, the person must not wait for it.
-                    self.actions.push(Action::EndCall { why: EndReason::Stop, grace });
-                }
-            }
-            Step::Gating { ending, .. } => {
-                let again = std::mem::replace(ending, true);
-                if !again || stop.now {
-                    self.actions.push(Action::EndGates { grace });
-                }
-            }
-            _ => return self.settle(),
-        }
-        if !was_stopping {
-            let (reason, detail, now) = (stop.reason, stop.detail.clone(), stop.now);
-            self.push(Body::SessionStopping { reason, detail, now });
-        }
-    }
-
-    fn pause_requested(&mut self, detail: String) {
-        let in_flight = matches!(self.step, Step::Calling { .. } | Step::Gating { .. });
-        if self.session().is_some_and(|s| s.wait.is_some()) {
-            self.end_wait();
-        }
-        self.push(Body::SessionPaused { reason: Reason::Requested, detail, in_flight });
-        if self.rules.pause_interrupts {
-            self.interrupt(EndReason::Pause);
-        }
-        self.settle();
-    }
-
-    /// Ends a call in flight so that its iteration runs again later.
-    fn interrupt(&mut self, why: EndReason) {
-        if let Step::Calling { ending: ending @ None, .. } = &mut self.step {
-            *ending = Some(why);
-            self.actions.push(Action::EndCall { why, grace: self.rules.stop_grace });
-        }
-    }
-
-    // --- disk ---
-
-    fn disk_changed(&mut self, low: Option<Body>) {
-        let before = self.disk.take();
-        self.disk = low;
-        self.disk_known = true;
-        match (&before, self.disk.clone()) {
-            (None, Some(body)) => {
-                self.push(body.clone());
-                self.interrupt(EndReason::Disk);
-                if self.paused_for().is_none() {
-                    self.pause_for_disk(&body);
-                }
-            }
-            (Some(Body::DiskLow { path, .. }), None) => {
-                let path = path.clone();
-                self.push(Body::DiskRecovered { path, free_bytes: 0 });
-                if self.paused_for() == Some(Reason::DiskLow) {
-                    self.continue_from(Reason::DiskLow);
-                }
-            }
-            _ => {}
-        }
-        self.settle();
-    }
-
-    pub(super) fn pause_for_disk(&mut self, body: &Body) {
-        let detail = match body {
-            Body::DiskLow { path, limit, .. } => {
-                format!("{path}: {limit}; make room, the session goes on by itself")
-            }
-            _ => String::new(),
-        };
-        let in_flight = matches!(self.step, Step::Calling { .. } | Step::Gating { .. });
-        if self.session().is_some_and(|s| s.wait.is_some()) {
-            self.end_wait();
-        }
-        self.push(Body::SessionPaused { reason: Reason::DiskLow, detail, in_flight });
-    }
-
-    // --- settings ---
-
-    fn settings(&mut self, rules: Rules, changes: Vec<Body>) {
-        let mut said = self.staged.take().map_or_else(Vec::new, |(_, said)| said);
-        said.extend(changes);
-        self.staged = Some((rules, said));
-        self.settle();
-    }
-
-    /// New settings and another provider come in where nothing is in flight.
-    fn take_in_settings(&mut self) {
-        if let Some((rules, changes)) = self.staged.take() {
-            self.rules = rules;
-            for change in changes {
-                self.push(change);
-            }
-        }
-        if let Some(to) = self.switch.take()
-            && let Some(session) = self.session()
-            && session.provider() != to
-        {
-            let from = session.provider().to_owned();
-            self.push(Body::ProviderSwitched { from, to });
-            self.not_before = None;
-            let elsewhere =
-                [Reason::AuthRequired, Reason::ProviderUnavailable, Reason::Refused, Reason::ContextOverflow];
-            if let Some(reason) = self.paused_for().filter(|reason| elsewhere.contains(reason)) {
-                self.continue_from(reason);
-            }
-        }
     }
 
     // --- going on ---
@@ -440,7 +256,7 @@ impl Machine {
     }
 
     /// Wakes the machine when the time of the session is over in mid-call.
-    fn watch_the_time(&mut self) {
+    pub(super) fn watch_the_time(&mut self) {
         if let Some(deadline) = self.deadline() {
             self.arm(deadline);
         }
@@ -460,7 +276,7 @@ impl Machine {
         self.act(Action::Arm { at, generation });
     }
 
-    fn end_wait(&mut self) {
+    pub(super) fn end_wait(&mut self) {
         if let Some(wait) = self.session().and_then(|s| s.wait.clone()) {
             self.push(Body::WaitEnded { why: wait.why });
         }
@@ -475,9 +291,7 @@ impl Machine {
             return;
         }
         if let Some(stop) = self.signals.stop.clone() {
-            if session.wait.is_some() {
-                self.end_wait();
-            }
+            self.end_wait();
             if self.state() != Phase::Stopping {
                 let (reason, detail, now) = (stop.reason, stop.detail.clone(), stop.now);
                 self.push(Body::SessionStopping { reason, detail, now });
@@ -510,7 +324,7 @@ impl Machine {
     }
 
     /// A pause whose cause still holds.
-    fn hold(&mut self) -> bool {
+    pub(super) fn hold(&mut self) -> bool {
         if let Some(body) = self.disk.clone()
             && self.paused_for().is_none()
         {
@@ -546,111 +360,6 @@ impl Machine {
         true
     }
 
-    fn start_attempt(&mut self) {
-        if let Some((until, why, detail)) = self.not_before.clone()
-            && until > self.now
-        {
-            return self.wait(until, why, detail);
-        }
-        self.not_before = None;
-        if let Some((forecast, limit)) = self.over_budget() {
-            let spent = self.session().map_or(MicroUsd::ZERO, |s| s.budget.spent);
-            self.push(Body::BudgetExceeded {
-                limit_usd: limit.as_usd(),
-                spent_usd: spent.as_usd(),
-                next_usd: forecast.as_usd(),
-                overshoot_usd: spent.minus(limit).as_usd(),
-            });
-            return self.pause(Reason::BudgetExceeded);
-        }
-        if self.ready.is_none() {
-            self.step = Step::Preparing;
-            return self.act(Action::Prepare);
-        }
-        if !self.base_known {
-            self.step = Step::Preparing;
-            return;
-        }
-        let Some(session) = self.session() else { return };
-        let (chain, active) = (session.chain.clone(), session.active);
-        let known = self.view.accounts.clone();
-        self.asks += 1;
-        let ask = self.asks;
-        self.step = Step::Admitting { ask };
-        self.actions.push(Action::Admit { ask, chain, active, known });
-    }
-
-    fn admitted(&mut self, admission: Admission) {
-        match admission {
-            Admission::Granted(at) => {
-                let Some(process) = self.ready.take() else { return self.advance() };
-                if self.session().is_some_and(|s| s.wait.is_some()) {
-                    self.end_wait();
-                }
-                self.begin_attempt(at, process);
-            }
-            Admission::Wait { until, account } => {
-                let detail = format!("all accounts cool down; `{account}` is the first to be back");
-                self.wait(until, WaitReason::CoolDown, detail);
-            }
-            Admission::Out { why } => self.pause(match why.as_str() {
-                "auth_failed" => Reason::AuthRequired,
-                "refused" => Reason::Refused,
-                _ => Reason::ProviderUnavailable,
-            }),
-        }
-    }
-
-    fn begin_attempt(&mut self, at: usize, process: Option<(u32, u64)>) {
-        let Some(session) = self.session() else { return };
-        let from = session.provider().to_owned();
-        let provider = session.chain.get(at).cloned().unwrap_or_default();
-        if from != provider {
-            let why = self.view.accounts.get(&from).map_or_else(
-                || {
-                    if at == 0 {
-                        "back to the primary".to_owned()
-                    } else {
-                        "too many failures in a row".to_owned()
-                    }
-                },
-                |account| account.why.clone(),
-            );
-            self.push(Body::Failover { from, to: provider.clone(), why });
-        }
-        let Some(session) = self.session() else { return };
-        let fresh = !session.in_iteration();
-        let iteration = if fresh { session.finished + 1 } else { session.iteration };
-        let attempt = if fresh { 1 } else { session.attempt + 1 };
-        let at = Some((iteration, attempt, provider.as_str()));
-        if fresh {
-            self.push_at(Body::IterationStarted {}, Some((iteration, 0, provider.as_str())));
-            if let Some(draft) = self.pending.last_mut() {
-                draft.attempt = None;
-            }
-        }
-        let reserved = self.reservation();
-        if let (Some(usd), Some(limit), Some(session)) = (reserved, self.budget_limit(), self.session()) {
-            let (usd, spent_usd, limit_usd) = (usd.as_usd(), session.budget.spent.as_usd(), limit.as_usd());
-            self.push_at(Body::BudgetReserved { usd, spent_usd, limit_usd }, at);
-        }
-        let token = Token(self.ids.next(self.now));
-        let (pid, start_time) = process.unzip();
-        self.push_at(
-            Body::AttemptStarted {
-                token,
-                model: None,
-                pid,
-                start_time,
-                reserved_usd: reserved.map(MicroUsd::as_usd),
-            },
-            at,
-        );
-        self.step = Step::Calling { token, ending: None };
-        self.act(Action::Go { token, iteration, attempt, provider });
-        self.watch_the_time();
-    }
-
     pub(super) fn wait(&mut self, until: Timestamp, why: WaitReason, detail: String) {
         let already =
             self.session().and_then(|s| s.wait.clone()).is_some_and(|w| w.until == until && w.why == why);
@@ -669,18 +378,14 @@ impl Machine {
     }
 
     pub(super) fn pause_with(&mut self, reason: Reason, detail: String) {
-        if self.session().is_some_and(|s| s.wait.is_some()) {
-            self.end_wait();
-        }
+        self.end_wait();
         self.push(Body::SessionPaused { reason, detail, in_flight: false });
         self.step = Step::Idle;
         self.hold();
     }
 
     pub(super) fn finish(&mut self, state: Phase, reason: Reason, detail: String) {
-        if self.session().is_some_and(|s| s.wait.is_some()) {
-            self.end_wait();
-        }
+        self.end_wait();
         let (iterations, spent) =
             self.session().map_or((0, MicroUsd::ZERO), |s| (s.finished, s.budget.spent));
         self.push(Body::SessionFinished { state, reason, detail, iterations, spent_usd: spent.as_usd() });
@@ -699,93 +404,5 @@ impl Machine {
             _ => FAILED,
         };
         self.act(Action::Exit(code));
-    }
-
-    // --- budget ---
-
-    /// The session's limit, if it has one.
-    fn budget_limit(&self) -> Option<MicroUsd> {
-        self.session()?.limits.budget_usd.and_then(MicroUsd::from_usd)
-    }
-
-    fn assumed(&self) -> Option<MicroUsd> {
-        self.rules.assume_usd.and_then(MicroUsd::from_usd)
-    }
-
-    fn reservation(&self) -> Option<MicroUsd> {
-        let limit = self.budget_limit()?;
-        Some(self.session()?.budget.next(limit, self.assumed()))
-    }
-
-    /// `(forecast, limit)` when the next call would pass the limit.
-    fn over_budget(&self) -> Option<(MicroUsd, MicroUsd)> {
-        let limit = self.budget_limit()?;
-        let next = self.session()?.budget.exceeded(limit, self.assumed())?;
-        Some((next, limit))
-    }
-
-    // --- what was lost ---
-
-    fn lane_lost(&mut self, lost: Option<Token>, cause: &str) {
-        self.ready = None;
-        match self.step {
-            Step::Calling { token, .. } if lost.is_none_or(|lost| lost == token) => {
-                self.step = Step::Idle;
-                self.close_lost_attempt(token, cause);
-                self.hold_off("the call was lost".to_owned());
-                self.advance();
-            }
-            Step::Preparing if lost.is_none() => self.not_ready(cause.to_owned()),
-            _ => {}
-        }
-    }
-
-    fn not_ready(&mut self, cause: String) {
-        if self.step == Step::Preparing {
-            self.hold_off(cause);
-            self.advance();
-        }
-    }
-
-    /// What is lost again and again must not become a hot loop.
-    fn hold_off(&mut self, cause: String) {
-        let delay = LOST.delay(self.lost, None, self.ids.rng());
-        self.lost = self.lost.saturating_add(1);
-        self.not_before = Some((later(self.now, delay), WaitReason::BackOff, cause));
-    }
-
-    /// The gates that ran are lost with their actor: run again, unless they were being ended.
-    fn gates_lost(&mut self) {
-        match std::mem::replace(&mut self.step, Step::Idle) {
-            Step::Gating { report, ending: true } if self.signals.stop.is_some() => {
-                self.gates_done(&report, Vec::new());
-            }
-            Step::Gating { report, .. } => {
-                let (token, names) = (report.token, self.due(&report));
-                self.step = Step::Gating { report, ending: false };
-                self.act(Action::RunGates { token, names });
-            }
-            other => self.step = other,
-        }
-    }
-
-    fn gates_ended(&mut self, token: Token, reports: Vec<GateReport>) {
-        match std::mem::replace(&mut self.step, Step::Idle) {
-            Step::Gating { report, .. } if report.token == token => self.gates_done(&report, reports),
-            other => self.step = other,
-        }
-    }
-
-    fn attempt_ended(&mut self, report: AttemptReport) {
-        match self.step {
-            Step::Calling { token, .. } if token == report.token => {
-                self.ready = Some(report.next).filter(Option::is_some);
-                self.lost = 0;
-                self.step = Step::Idle;
-                self.judge(report);
-            }
-            // Late output of an older attempt: fenced off.
-            _ => {}
-        }
     }
 }

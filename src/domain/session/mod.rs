@@ -5,16 +5,20 @@
 //! stand in the way (PAUSE, STOP, a full disk). After a crash a new machine begins from the state alone.
 //!
 //! - [`input`]: what can come in, and what goes out
-//! - [`machine`]: one input at a time
+//! - [`machine`]: one input at a time, and what is next when nothing is in flight
+//! - [`signals`]: signal files, the disk, settings
+//! - [`attempt`]: how an attempt begins, or is lost
 //! - [`boundary`]: what the end of an attempt leads to
 //! - [`begin`]: how a session starts, or goes on after a stop or a crash
 //! - [`policy`]: what each outcome costs and asks for
 
+mod attempt;
 mod begin;
 mod boundary;
 mod input;
 mod machine;
 mod policy;
+mod signals;
 #[cfg(test)]
 mod tests;
 

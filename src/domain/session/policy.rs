@@ -13,7 +13,7 @@ pub enum Policy {
     /// The account cools down until its own reset; uses no retry.
     CoolDown,
     /// The account is out until a person or its credential says otherwise; uses no retry.
-    Out(Reason),
+    Out,
     /// Back-off and try again; uses no retry.
     Wait(WaitReason),
     /// Back-off and try again; uses a retry.
@@ -37,9 +37,9 @@ pub fn policy(outcome: &Outcome) -> Policy {
         }
         Outcome::Overloaded => Policy::Wait(WaitReason::Overloaded),
         Outcome::NetworkDown => Policy::Wait(WaitReason::NetworkDown),
-        Outcome::AuthFailed => Policy::Out(Reason::AuthRequired),
-        Outcome::ModelUnavailable | Outcome::NotRunnable => Policy::Out(Reason::ProviderUnavailable),
-        Outcome::Refused => Policy::Out(Reason::Refused),
+        Outcome::AuthFailed | Outcome::ModelUnavailable | Outcome::NotRunnable | Outcome::Refused => {
+            Policy::Out
+        }
         Outcome::Empty
         | Outcome::ContextOverflow
         | Outcome::Truncated
@@ -47,6 +47,15 @@ pub fn policy(outcome: &Outcome) -> Policy {
         | Outcome::TimedOut
         | Outcome::Crashed { .. }
         | Outcome::Unknown { .. } => Policy::Retry,
+    }
+}
+
+/// What a session pauses for whose accounts are all out, one of them because of the outcome of this name.
+pub(super) fn out_reason(why: &str) -> Reason {
+    match why {
+        "auth_failed" => Reason::AuthRequired,
+        "refused" => Reason::Refused,
+        _ => Reason::ProviderUnavailable,
     }
 }
 

@@ -210,17 +210,17 @@ fn a_pause_holds_as_long_as_its_cause() {
 fn a_pause_for_space_holds_until_the_disk_has_spoken() {
     let mut w = World::new(rules(), begin());
     w.call();
-    w.input(Input::Disk(Some(disk_low())));
+    w.input(disk(true));
     let report = w.report(Outcome::Cancelled);
     w.ended(report);
     assert_eq!(w.phase(), "paused/disk_low");
     w.mark().actor_restarts();
     w.settle();
     assert_eq!(w.told(), [""; 0]);
-    w.input(Input::Disk(Some(disk_low())));
+    w.input(disk(true));
     assert_eq!((w.phase().as_str(), w.told()), ("paused/disk_low", vec!["disk_low"]));
     w.actor_restarts();
-    w.input(Input::Disk(None));
+    w.input(disk(false));
     w.settle();
     assert_eq!(w.told(), ["session_continued", "attempt_started"]);
 }

@@ -235,8 +235,11 @@ fn results_hold_for_the_tree_they_looked_at() {
     let mut w = World::new(with_gates(), begin());
     w.attempt(completed());
     w.gates_end(GateResult::Passed);
-    w.idle_attempt();
+    w.mark().idle_attempt();
     assert_eq!(w.gates, None, "the tree is the same");
+    assert_eq!(w.told().iter().filter(|kind| **kind == "gate_finished").count(), 2);
+    let Body::GateFinished { name, result, reused, .. } = &w.last("gate_finished").body else { panic!() };
+    assert_eq!((name.as_str(), *result, *reused), ("test", GateResult::Passed, true));
     assert_eq!(w.session().finished, 2);
     w.attempt(completed());
     assert!(w.gates.is_some(), "another tree");

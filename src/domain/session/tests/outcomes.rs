@@ -49,7 +49,7 @@ fn the_table_of_the_design() {
         let then = match policy(&outcome) {
             Policy::Done => ("running".to_owned(), "a", 2, 1),
             Policy::Again => ("running".to_owned(), "a", 1, 2),
-            Policy::CoolDown | Policy::Out(_) => ("running".to_owned(), "b", 1, 2),
+            Policy::CoolDown | Policy::Out => ("running".to_owned(), "b", 1, 2),
             Policy::Wait(why) => (format!("waiting/{why}"), "a", 1, 1),
             Policy::Retry => ("waiting/back_off".to_owned(), "a", 1, 1),
         };

@@ -234,7 +234,7 @@ impl Watch {
             }
             Happening::Disk(low) => {
                 self.disk = low;
-                w.input(Input::Disk(low.then(disk_low)));
+                w.input(disk(low));
             }
             Happening::Settings { gates, limits } => {
                 let gates = if gates { vec!["test".into()] } else { Vec::new() };
@@ -272,9 +272,8 @@ impl Watch {
             Happening::Restart => {
                 w.actor_restarts();
                 // Disk is asked anew.
-                let low = self.disk.then(disk_low);
                 if w.exit.is_none() {
-                    w.input(Input::Disk(low));
+                    w.input(disk(self.disk));
                 }
             }
             _ => {}
@@ -286,7 +285,7 @@ impl Watch {
         w.begin.fresh = fresh;
         w.program_starts();
         if w.exit.is_none() {
-            w.input(Input::Disk(self.disk.then(disk_low)));
+            w.input(disk(self.disk));
         }
     }
 
@@ -446,7 +445,7 @@ proptest! {
     fn every_history_keeps_the_rules(history in history()) {
         let History { rules, begin, happenings } = history;
         let mut world = World::unbegun(rules, begin, Signals::default());
-        world.input(Input::Disk(None));
+        world.input(disk(false));
         let mut watch = Watch { world, seen: 0, before: State::default(), disk: false };
         watch.look();
         for happening in happenings {
@@ -465,7 +464,7 @@ proptest! {
     fn every_history_can_be_brought_to_its_end(history in history()) {
         let History { rules, begin, happenings } = history;
         let mut world = World::unbegun(rules, begin, Signals::default());
-        world.input(Input::Disk(None));
+        world.input(disk(false));
         let mut watch = Watch { world, seen: 0, before: State::default(), disk: false };
         for happening in happenings {
             watch.happens(happening);

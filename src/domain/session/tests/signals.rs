@@ -1,6 +1,7 @@
 //! STOP, PAUSE, `resume` and a full disk, in every step.
 
 use super::world::*;
+use crate::domain::event::Body;
 use crate::domain::outcome::Outcome;
 use crate::domain::session::{Action, EndReason, Input, Rules, Signals, Stop};
 use crate::domain::state::{GateResult, Phase, Reason};
@@ -47,7 +48,7 @@ fn steps(change: impl Fn(&mut Rules)) -> Vec<(&'static str, World)> {
     w.signal(pause());
     all.push(("paused in a call", w));
     let mut w = fresh();
-    w.input(Input::Disk(Some(disk_low())));
+    w.input(disk(true));
     w.settle();
     all.push(("disk low", w));
     let mut gated = rules.clone();
@@ -216,7 +217,7 @@ fn resume_ends_what_a_person_can_end() {
     w.signal(pause());
     w.signal(Signals { resume: true, ..pause() });
     assert_eq!(w.phase(), "paused/requested", "its file is still there");
-    w.input(Input::Disk(Some(disk_low())));
+    w.input(disk(true));
     w.signal(Signals::default());
     w.signal(resume());
     assert_eq!(w.phase(), "paused/disk_low", "no word makes room");
@@ -236,7 +237,7 @@ fn a_full_disk_pauses_in_every_step_and_ends_by_itself() {
             continue;
         }
         let before = w.phase();
-        w.input(Input::Disk(Some(disk_low())));
+        w.input(disk(true));
         let paused = if before.starts_with("paused") { before.as_str() } else { "paused/disk_low" };
         assert_eq!(w.phase(), paused, "{step}");
         assert_eq!(w.ending, w.call.map(|_| EndReason::Disk), "{step}: the call fills the disk");
@@ -249,9 +250,10 @@ fn a_full_disk_pauses_in_every_step_and_ends_by_itself() {
         w.settle();
         assert_eq!((w.call, w.phase().as_str()), (None, paused), "{step}");
         w.signal(Signals::default());
-        w.input(Input::Disk(None));
+        w.input(disk(false));
         w.settle();
-        assert_eq!(w.count("disk_recovered"), 1, "{step}");
+        let Body::DiskRecovered { free_bytes, .. } = w.last("disk_recovered").body else { panic!() };
+        assert_eq!((w.count("disk_recovered"), free_bytes), (1, 1 << 30), "{step}");
         if step != "paused" {
             w.call();
         }
@@ -262,9 +264,9 @@ fn a_full_disk_pauses_in_every_step_and_ends_by_itself() {
 fn a_disk_that_stays_low_is_told_once() {
     let mut w = World::new(rules(), begin());
     w.call();
-    w.mark().input(Input::Disk(Some(disk_low())));
+    w.mark().input(disk(true));
     assert_eq!(w.told(), ["disk_low", "session_paused"]);
-    assert!(w.input(Input::Disk(Some(disk_low()))).is_empty());
+    assert!(w.input(disk(true)).is_empty());
 }
 
 #[test]
@@ -293,9 +295,9 @@ fn without_waiting_timed_waits_and_full_disks_are_waited_for() {
     w.attempt(Outcome::UsageLimited { until: None });
     w.settle();
     assert_eq!(w.exit, None);
-    w.input(Input::Disk(Some(disk_low())));
+    w.input(disk(true));
     assert_eq!(w.exit, None);
-    w.input(Input::Disk(None));
+    w.input(disk(false));
     w.call();
 }
 
@@ -305,7 +307,7 @@ fn nothing_is_said_after_the_exit() {
     w.signal(stop());
     for input in [
         Input::Signals(pause()),
-        Input::Disk(Some(disk_low())),
+        disk(true),
         Input::Ready(None),
         Input::Base { tree: Some("late".into()), git: true },
         Input::LaneLost { token: None, cause: "late".into() },

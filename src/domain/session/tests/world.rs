@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::accounts::{Admission, admit};
 use crate::domain::backoff::Backoff;
+use crate::domain::disk::DiskReport;
 use crate::domain::event::{Body, Event, Mode};
 use crate::domain::ids::{EventId, IdSource, MessageId, Token};
 use crate::domain::outcome::{Exit, Outcome, Usage, Verdict};
@@ -83,6 +84,11 @@ pub(super) fn completed() -> Outcome {
 
 pub(super) fn disk_low() -> Body {
     Body::DiskLow { path: "/".into(), free_bytes: 1, free_inodes: None, limit: "100 MB".into() }
+}
+
+/// What Disk says.
+pub(super) fn disk(low: bool) -> Input {
+    Input::Disk(if low { DiskReport::Low(disk_low()) } else { DiskReport::Room { free_bytes: 1 << 30 } })
 }
 
 /// A question to the accounts.

@@ -1,0 +1,209 @@
+//! An attempt: what must hold before it begins, its first commit, and what is done when it is lost.
+
+use std::time::Duration;
+
+use super::boundary::later;
+use super::input::{Action, AttemptReport, GateReport};
+use super::machine::{Machine, Step};
+use super::policy::out_reason;
+use crate::domain::accounts::Admission;
+use crate::domain::backoff::Backoff;
+use crate::domain::event::Body;
+use crate::domain::ids::Token;
+use crate::domain::money::MicroUsd;
+use crate::domain::state::{Reason, WaitReason};
+
+/// Before an attempt is made again that was lost with its actor.
+const LOST: Backoff = Backoff {
+    floor: Duration::from_millis(10),
+    ..Backoff::new(Duration::from_millis(100), Duration::from_secs(30))
+};
+
+impl Machine {
+    pub(super) fn start_attempt(&mut self) {
+        if let Some((until, why, detail)) = self.not_before.clone()
+            && until > self.now
+        {
+            return self.wait(until, why, detail);
+        }
+        self.not_before = None;
+        if let Some((forecast, limit)) = self.over_budget() {
+            let spent = self.session().map_or(MicroUsd::ZERO, |s| s.budget.spent);
+            self.push(Body::BudgetExceeded {
+                limit_usd: limit.as_usd(),
+                spent_usd: spent.as_usd(),
+                next_usd: forecast.as_usd(),
+                overshoot_usd: spent.minus(limit).as_usd(),
+            });
+            return self.pause(Reason::BudgetExceeded);
+        }
+        if self.ready.is_none() {
+            self.step = Step::Preparing;
+            return self.act(Action::Prepare);
+        }
+        if !self.base_known {
+            self.step = Step::Preparing;
+            return;
+        }
+        let Some(session) = self.session() else { return };
+        let (chain, active) = (session.chain.clone(), session.active);
+        let known = self.view.accounts.clone();
+        self.asks += 1;
+        let ask = self.asks;
+        self.step = Step::Admitting { ask };
+        self.actions.push(Action::Admit { ask, chain, active, known });
+    }
+
+    pub(super) fn admitted(&mut self, admission: Admission) {
+        match admission {
+            Admission::Granted(at) => {
+                let Some(process) = self.ready.take() else { return self.advance() };
+                self.end_wait();
+                self.begin_attempt(at, process);
+            }
+            Admission::Wait { until, account } => {
+                let detail = format!("all accounts cool down; `{account}` is the first to be back");
+                self.wait(until, WaitReason::CoolDown, detail);
+            }
+            Admission::Out { why } => self.pause(out_reason(&why)),
+        }
+    }
+
+    fn begin_attempt(&mut self, at: usize, process: Option<(u32, u64)>) {
+        let Some(session) = self.session() else { return };
+        let from = session.provider().to_owned();
+        let provider = session.chain.get(at).cloned().unwrap_or_default();
+        if from != provider {
+            let why = self.view.accounts.get(&from).map_or_else(
+                || {
+                    if at == 0 {
+                        "back to the primary".to_owned()
+                    } else {
+                        "too many failures in a row".to_owned()
+                    }
+                },
+                |account| account.why.clone(),
+            );
+            self.push(Body::Failover { from, to: provider.clone(), why });
+        }
+        let Some(session) = self.session() else { return };
+        let fresh = !session.in_iteration();
+        let iteration = if fresh { session.finished + 1 } else { session.iteration };
+        let attempt = if fresh { 1 } else { session.attempt + 1 };
+        let at = Some((iteration, attempt, provider.as_str()));
+        if fresh {
+            self.push_at(Body::IterationStarted {}, Some((iteration, 0, provider.as_str())));
+            if let Some(draft) = self.pending.last_mut() {
+                draft.attempt = None;
+            }
+        }
+        let reserved = self.reservation();
+        if let (Some(usd), Some(limit), Some(session)) = (reserved, self.budget_limit(), self.session()) {
+            let (usd, spent_usd, limit_usd) = (usd.as_usd(), session.budget.spent.as_usd(), limit.as_usd());
+            self.push_at(Body::BudgetReserved { usd, spent_usd, limit_usd }, at);
+        }
+        let token = Token(self.ids.next(self.now));
+        let (pid, start_time) = process.unzip();
+        self.push_at(
+            Body::AttemptStarted {
+                token,
+                model: None,
+                pid,
+                start_time,
+                reserved_usd: reserved.map(MicroUsd::as_usd),
+            },
+            at,
+        );
+        self.step = Step::Calling { token, ending: None };
+        self.act(Action::Go { token, iteration, attempt, provider });
+        self.watch_the_time();
+    }
+
+    // --- budget ---
+
+    /// The session's limit, if it has one.
+    fn budget_limit(&self) -> Option<MicroUsd> {
+        self.session()?.limits.budget_usd.and_then(MicroUsd::from_usd)
+    }
+
+    fn assumed(&self) -> Option<MicroUsd> {
+        self.rules.assume_usd.and_then(MicroUsd::from_usd)
+    }
+
+    fn reservation(&self) -> Option<MicroUsd> {
+        let limit = self.budget_limit()?;
+        Some(self.session()?.budget.next(limit, self.assumed()))
+    }
+
+    /// `(forecast, limit)` when the next call would pass the limit.
+    pub(super) fn over_budget(&self) -> Option<(MicroUsd, MicroUsd)> {
+        let limit = self.budget_limit()?;
+        let next = self.session()?.budget.exceeded(limit, self.assumed())?;
+        Some((next, limit))
+    }
+
+    // --- what was lost ---
+
+    pub(super) fn lane_lost(&mut self, lost: Option<Token>, cause: &str) {
+        self.ready = None;
+        match self.step {
+            Step::Calling { token, .. } if lost.is_none_or(|lost| lost == token) => {
+                self.step = Step::Idle;
+                self.close_lost_attempt(token, cause);
+                self.hold_off("the call was lost".to_owned());
+                self.advance();
+            }
+            Step::Preparing if lost.is_none() => self.not_ready(cause.to_owned()),
+            _ => {}
+        }
+    }
+
+    pub(super) fn not_ready(&mut self, cause: String) {
+        if self.step == Step::Preparing {
+            self.hold_off(cause);
+            self.advance();
+        }
+    }
+
+    /// What is lost again and again must not become a hot loop.
+    fn hold_off(&mut self, cause: String) {
+        let delay = LOST.delay(self.lost, None, self.ids.rng());
+        self.lost = self.lost.saturating_add(1);
+        self.not_before = Some((later(self.now, delay), WaitReason::BackOff, cause));
+    }
+
+    /// The gates that ran are lost with their actor: run again, unless they were being ended.
+    pub(super) fn gates_lost(&mut self) {
+        match std::mem::replace(&mut self.step, Step::Idle) {
+            Step::Gating { report, ending: true } if self.signals.stop.is_some() => {
+                self.gates_done(&report, Vec::new());
+            }
+            Step::Gating { report, .. } => {
+                let (token, names) = (report.token, self.due(&report));
+                self.step = Step::Gating { report, ending: false };
+                self.act(Action::RunGates { token, names });
+            }
+            other => self.step = other,
+        }
+    }
+
+    pub(super) fn gates_ended(&mut self, token: Token, reports: Vec<GateReport>) {
+        match std::mem::replace(&mut self.step, Step::Idle) {
+            Step::Gating { report, .. } if report.token == token => self.gates_done(&report, reports),
+            other => self.step = other,
+        }
+    }
+
+    pub(super) fn attempt_ended(&mut self, report: AttemptReport) {
+        match self.step {
+            Step::Calling { token, .. } if token == report.token => {
+                self.ready = Some(report.next).filter(Option::is_some);
+                self.lost = 0;
+                self.step = Step::Idle;
+                self.judge(report);
+            }
+            // Late output of an older attempt: fenced off.
+            _ => {}
+        }
+    }
+}
