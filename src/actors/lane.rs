@@ -31,6 +31,9 @@ const ANSWER_KEPT: usize = 2000;
 /// How long reading the tree may take before the iteration ends without one.
 const LOOK_LIMIT: std::time::Duration = std::time::Duration::from_secs(600);
 
+/// The next call's process is asked for this long after a call has begun, so that the two do not share the CPU.
+const AHEAD: std::time::Duration = std::time::Duration::from_millis(2);
+
 /// The actor.
 pub struct LaneActor;
 
@@ -162,7 +165,7 @@ impl Lane {
         match &self.next {
             Next::Here(_) => self.ready(),
             Next::Coming => {}
-            Next::None => self.prepare(myself),
+            Next::None => self.prepare(std::time::Duration::ZERO, myself),
         }
     }
 
@@ -171,7 +174,7 @@ impl Lane {
         self.ctx.keeper.is_some() && chain.iter().any(process)
     }
 
-    fn prepare(&mut self, myself: &ActorRef<LaneMsg>) {
+    fn prepare(&mut self, delay: std::time::Duration, myself: &ActorRef<LaneMsg>) {
         if self.ctx.keeper.is_none() || !matches!(self.next, Next::None) {
             return;
         }
@@ -179,6 +182,9 @@ impl Lane {
         let (ctx, myself) = (self.ctx.clone(), myself.clone());
         tokio::spawn(async move {
             let Some(keeper) = &ctx.keeper else { return };
+            if !delay.is_zero() {
+                tokio::time::sleep(delay).await;
+            }
             let prepared = keeper.prepare().await.map_err(|error| error.to_string());
             // A lane that died meanwhile has a successor; dropping the message ends the process.
             let _ = myself.cast(LaneMsg::Prepared(Box::new(PreparedCall(prepared))));
@@ -292,7 +298,7 @@ impl Lane {
             call.provider = Some(provider);
         }
         if !in_process {
-            self.prepare(myself);
+            self.prepare(AHEAD, myself);
         }
         Ok(())
     }

@@ -305,6 +305,8 @@ fn read(
     myself: ActorRef<ProviderMsg>,
 ) {
     tokio::task::spawn_blocking(move || {
+        // Fails again with the first byte, and is told then.
+        let _ = log.open();
         let pumped = pump(output, max_line, &mut sink, Some(&mut log as &mut dyn RawLog), &activity, &stop);
         if let Some(error) = pumped.log_error {
             tracing::warn!(%error, "the attempt's log is not complete");

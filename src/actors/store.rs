@@ -143,8 +143,11 @@ impl StoreState {
                             writers.begun = true;
                             ctx.saved(&drafts);
                         }
+                        let committed = done.as_ref().ok().cloned();
                         // A caller that is gone has been told nothing, so nothing is promised.
                         let _ = reply.send(done);
+                        // After the answer: the next call waits for that, and nobody for this.
+                        committed.into_iter().for_each(|committed| publish(&ctx, committed));
                     }
                     Work::CheckLink => {
                         check_link(&ctx, &mut db);
@@ -171,11 +174,15 @@ fn commit(ctx: &ProjectCtx, db: &mut Db, drafts: &Arc<[Draft]>) -> Result<Commit
     }
     let committed = done.map_err(Arc::new)?;
     ctx.state.send_replace(committed.state.clone());
+    Ok(committed)
+}
+
+/// To stdout and to the journal.
+fn publish(ctx: &ProjectCtx, committed: Committed) {
     if let Some(shower) = &ctx.shower {
         shower.show(committed.clone());
     }
-    ctx.slots.journal.cast(JournalMsg::Committed(committed.clone()));
-    Ok(committed)
+    ctx.slots.journal.cast(JournalMsg::Committed(committed));
 }
 
 /// Agents run `git clean -fdx`, which deletes ignored files: ours too.
@@ -195,8 +202,9 @@ fn check_link(ctx: &ProjectCtx, db: &mut Db) {
     }
     let drafts: Vec<Draft> =
         restored.into_iter().map(|file| ctx.draft(Body::StateRestored { file: file.to_owned() })).collect();
-    if let Err(error) = commit(ctx, db, &drafts.into()) {
-        tracing::warn!(%error, "cannot record that state files were put back");
+    match commit(ctx, db, &drafts.into()) {
+        Ok(committed) => publish(ctx, committed),
+        Err(error) => tracing::warn!(%error, "cannot record that state files were put back"),
     }
 }
 

@@ -43,6 +43,9 @@ const CALLS_END: Duration = Duration::from_secs(2);
 /// How long the end of the run waits for whoever reads stdout.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
+/// After this long what only starts a session has run, and its code need not stay in memory.
+const STARTED: Duration = Duration::from_millis(500);
+
 /// Everything that has been looked at before a session exists.
 struct Ready {
     paths: ProjectPaths,
@@ -70,6 +73,7 @@ pub fn run(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<ExitCode, CliError> {
+    process::return_memory();
     let clock = Clock::System;
     let runtime = Builder::new_current_thread()
         .enable_all()
@@ -446,6 +450,10 @@ async fn supervise(ctx: Arc<ProjectCtx>, db: Db) -> Ended {
     }
     #[cfg(debug_assertions)]
     tokio::spawn(crate::actors::crash_hook::watch(ctx.clone()));
+    tokio::spawn(async {
+        tokio::time::sleep(STARTED).await;
+        process::drop_startup_pages();
+    });
     tokio::select! {
         end = end => end.unwrap_or_else(|_| Ended::GaveUp("the host actor died".to_owned())),
         never = interrupts(&ctx) => never,

@@ -32,6 +32,8 @@ const DEPTH_MAX: usize = 200;
 pub struct FolderWatch {
     path: PathBuf,
     known: Folder,
+    /// Made at the first look.
+    clock: Option<FileClock>,
 }
 
 /// What a folder looked like.
@@ -60,13 +62,19 @@ struct Look {
 impl FolderWatch {
     /// Nothing is read yet.
     pub fn new(path: &Path) -> Self {
-        FolderWatch { path: path.to_owned(), known: Folder::default() }
+        FolderWatch { path: path.to_owned(), known: Folder::default(), clock: None }
     }
 
     /// Looks at the folder now. Links are not followed; what cannot be read is left out.
     pub fn look(&mut self) -> io::Result<FolderState> {
-        let ours = self.path.join(".longhaul");
-        let now = FileClock::in_folder(if ours.is_dir() { &ours } else { &self.path })?.now()?;
+        let clock = match &self.clock {
+            Some(clock) => clock,
+            None => {
+                let ours = self.path.join(".longhaul");
+                self.clock.insert(FileClock::in_folder(if ours.is_dir() { &ours } else { &self.path })?)
+            }
+        };
+        let now = clock.now()?;
         let top = File::open(&self.path)?;
         let mut look = Look { now, entries: 0, files: 0, content: 0, truncated: false, buffer: Vec::new() };
         let listing = Listing::read(&top, &mut look.buffer)?;

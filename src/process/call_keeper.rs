@@ -25,6 +25,9 @@ const UNKILLABLE: Duration = Duration::from_secs(5);
 /// First and longest pause between two rounds of KILL, when no child's end wakes us before.
 const ROUND: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
+/// The end of a process costs CPU; it comes this long after the report, when the next call has started.
+const LINGER: Duration = Duration::from_millis(5);
+
 struct CallKeeper<'a> {
     /// To the supervisor; `None` once it is gone.
     socket: Option<OwnedFd>,
@@ -219,6 +222,9 @@ impl CallKeeper<'_> {
         // Given up on an agent that KILL did not end: told as killed, with itself among the survivors.
         let status = self.status.unwrap_or(libc::SIGKILL);
         self.report(Report::Ended { status, cpu: self.cpu, strays: self.strays, survivors });
+        if self.socket.is_some() {
+            std::thread::sleep(LINGER);
+        }
         // Not 0: the keeper, whose children the survivors become, looks after them.
         sys::exit_now(i32::from(survivors > 0))
     }

@@ -15,7 +15,7 @@ use super::output::{RawLog, Stream};
 /// Smallest useful cap.
 const MIN_CAP: u64 = 64;
 
-/// The log of one attempt; a file is made only for a stream that has said something.
+/// The log of one attempt; a file is made for a stream that has said something, or by [`AttemptLog::open`].
 #[derive(Debug)]
 pub struct AttemptLog {
     stdout: CappedFile,
@@ -56,6 +56,15 @@ impl AttemptLog {
             stdout: CappedFile::new(base, ".stdout.log", cap),
             stderr: CappedFile::new(base, ".stderr.log", cap),
         }
+    }
+
+    /// Makes the file for stdout now rather than with its first byte, which may come when time is dear.
+    ///
+    /// # Errors
+    /// The system's; writing tries again.
+    pub fn open(&mut self) -> io::Result<()> {
+        self.stdout.head = Some(Part::create(&self.stdout.path)?);
+        Ok(())
     }
 
     /// Puts head and end of what was too long together. Returns the bytes cut out of both.

@@ -62,4 +62,5 @@ pub use probe::{CAPTURE_LIMIT, CaptureError, Captured, run_capture};
 pub use spec::CallSpec;
 pub use supervisor::Keeper;
 pub use sweep::{FoundBy, Swept, Targets, sweep};
+pub use sys::{drop_startup_pages, return_memory};
 pub use tree::{ProcessId, TreeUsage};

@@ -163,9 +163,25 @@ fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
 }
 
+/// Makes the allocator of a process that lives for weeks give memory back: without this glibc keeps an arena for
+/// each thread, and after the first large buffer was freed it keeps large buffers in those, too, and clears them
+/// byte by byte when they are used again (mallopt(3)). To be called before there are threads.
+pub fn return_memory() {
+    #[cfg(target_env = "gnu")]
+    {
+        const ARENAS: c_int = 2;
+        const MAPPED_FROM: c_int = 128 << 10;
+        // SAFETY: mallopt only sets parameters of the allocator; what it does not know it refuses.
+        unsafe {
+            libc::mallopt(libc::M_ARENA_MAX, ARENAS);
+            libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_FROM);
+        }
+    }
+}
+
 /// Gives back the pages of this program's file that were read only to start it (relocations above all). They come
 /// back from the page cache where they are needed again.
-pub(super) fn drop_startup_pages() {
+pub fn drop_startup_pages() {
     // SAFETY: the callback has the type that is asked for and ignores its data.
     unsafe { libc::dl_iterate_phdr(Some(drop_read_only), std::ptr::null_mut()) };
 }
