@@ -25,10 +25,6 @@ const SHOW_BACKLOG: usize = 4096;
 /// `status.json` is written this long after a commit, once for all commits until then: iterations may be short.
 const STATUS_DELAY: Duration = Duration::from_millis(200);
 
-/// The journal is written this long after a commit: the next call starts first. What is lost by a crash until then
-/// is in the database, and caught up.
-const WRITE_DELAY: Duration = Duration::from_millis(2);
-
 /// The actor.
 pub struct JournalActor;
 
@@ -39,8 +35,6 @@ pub struct Journal {
     files: Option<Files>,
     waiting: VecDeque<Committed>,
     closing: Vec<RpcReplyPort<()>>,
-    /// The timer for the journal runs.
-    due: bool,
     /// The timer for `status.json` runs.
     armed: bool,
     /// `status.json` is to be written with the next job.
@@ -80,7 +74,6 @@ impl Actor for JournalActor {
             files: Some(files),
             waiting: VecDeque::new(),
             closing: Vec::new(),
-            due: false,
             armed: false,
             project: true,
         })
@@ -105,14 +98,10 @@ impl Actor for JournalActor {
         match message {
             JournalMsg::Committed(committed) => {
                 state.waiting.push_back(committed);
-                if !std::mem::replace(&mut state.due, true) {
-                    myself.send_after(WRITE_DELAY, || JournalMsg::Write);
-                }
                 if !std::mem::replace(&mut state.armed, true) {
                     myself.send_after(STATUS_DELAY, || JournalMsg::ProjectStatus);
                 }
             }
-            JournalMsg::Write => state.due = false,
             JournalMsg::ProjectStatus => {
                 state.armed = false;
                 state.project = true;
@@ -125,10 +114,9 @@ impl Actor for JournalActor {
             #[cfg(debug_assertions)]
             JournalMsg::Crash => panic!("asked to crash"),
         }
-        let write = !state.waiting.is_empty() && (!state.due || !state.closing.is_empty());
-        if write || state.project {
+        if !state.waiting.is_empty() || state.project {
             state.write(&myself);
-        } else if state.files.is_some() && state.waiting.is_empty() {
+        } else if state.files.is_some() {
             for reply in state.closing.drain(..) {
                 // Whoever asked may have stopped waiting.
                 let _ = reply.send(());

@@ -143,11 +143,8 @@ impl StoreState {
                             writers.begun = true;
                             ctx.saved(&drafts);
                         }
-                        let committed = done.as_ref().ok().cloned();
                         // A caller that is gone has been told nothing, so nothing is promised.
                         let _ = reply.send(done);
-                        // After the answer: the next call waits for that, and nobody for this.
-                        committed.into_iter().for_each(|committed| publish(&ctx, committed));
                     }
                     Work::CheckLink => {
                         check_link(&ctx, &mut db);
@@ -174,15 +171,11 @@ fn commit(ctx: &ProjectCtx, db: &mut Db, drafts: &Arc<[Draft]>) -> Result<Commit
     }
     let committed = done.map_err(Arc::new)?;
     ctx.state.send_replace(committed.state.clone());
-    Ok(committed)
-}
-
-/// To stdout and to the journal.
-fn publish(ctx: &ProjectCtx, committed: Committed) {
     if let Some(shower) = &ctx.shower {
         shower.show(committed.clone());
     }
-    ctx.slots.journal.cast(JournalMsg::Committed(committed));
+    ctx.slots.journal.cast(JournalMsg::Committed(committed.clone()));
+    Ok(committed)
 }
 
 /// Agents run `git clean -fdx`, which deletes ignored files: ours too.
@@ -202,9 +195,8 @@ fn check_link(ctx: &ProjectCtx, db: &mut Db) {
     }
     let drafts: Vec<Draft> =
         restored.into_iter().map(|file| ctx.draft(Body::StateRestored { file: file.to_owned() })).collect();
-    match commit(ctx, db, &drafts.into()) {
-        Ok(committed) => publish(ctx, committed),
-        Err(error) => tracing::warn!(%error, "cannot record that state files were put back"),
+    if let Err(error) = commit(ctx, db, &drafts.into()) {
+        tracing::warn!(%error, "cannot record that state files were put back");
     }
 }
 

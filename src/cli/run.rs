@@ -113,6 +113,11 @@ async fn prepare(
     output: &mut Output,
 ) -> Result<Ready, CliError> {
     let paths = find_project(project, environment)?;
+    // Beside all the rest, since it takes as long.
+    let registry = {
+        let folders = provider_folders(&paths, environment);
+        tokio::task::spawn_blocking(move || Registry::load(&folders))
+    };
     let store_paths = StorePaths::new(&paths.root);
     let lock = acquire(&store_paths, clock)?;
     let call_lock = calls_of_the_dead(&paths).await?;
@@ -125,7 +130,8 @@ async fn prepare(
     }
     let typed = args.overrides();
     let sources = Sources::new(environment, Some(&paths), typed.clone());
-    let first = config::load(&sources).map_err(CliError::from)?;
+    let files = sources.read().map_err(CliError::from)?;
+    let first = config::resolve(&sources, &files).map_err(CliError::from)?;
     let options = OpenOptions { durability: durability(&first), fresh: args.fresh, now: clock.now() };
     let opened = Db::open(&store_paths, options).map_err(store_error)?;
     let (mut db, mut state, mut told) = (opened.db, opened.state, None);
@@ -141,11 +147,19 @@ async fn prepare(
     }
     let goes_on = state.session.as_ref().filter(|session| !args.fresh && !session.ended());
     let overrides = all_overrides(goes_on, typed);
-    let sources = Sources::new(environment, Some(&paths), overrides.clone());
-    let files = sources.read().map_err(CliError::from)?;
-    let loaded = config::resolve(&sources, &files).map_err(CliError::from)?;
+    let (sources, loaded) = if overrides == sources.overrides {
+        (sources, first)
+    } else {
+        let sources = Sources::new(environment, Some(&paths), overrides.clone());
+        let loaded = config::resolve(&sources, &files).map_err(CliError::from)?;
+        (sources, loaded)
+    };
     let agent = agent(args, goes_on)?;
-    let providers = providers(&loaded, &paths, environment, agent.as_deref())?;
+    let registry = registry
+        .await
+        .map_err(CliError::failed_to)?
+        .map_err(|error| CliError::new(ErrorKind::Config, error.to_string()))?;
+    let providers = providers(registry, &loaded, &paths, agent.as_deref())?;
     found.extend(preflight(&loaded, &providers, &paths, environment, agent.is_some(), output)?);
     let spec = spec(args, goes_on, &paths)?;
     let request = RunRequest {
@@ -316,17 +330,18 @@ fn agent(args: &RunArgs, session: Option<&Session>) -> Result<Option<Vec<String>
     Ok(session.map(|session| session.agent.clone()).filter(|words| !words.is_empty()))
 }
 
+/// The user's and the project's own provider files.
+fn provider_folders(paths: &ProjectPaths, environment: &Environment) -> Vec<PathBuf> {
+    let user = environment.user_config().and_then(|file| Some(file.parent()?.join("providers")));
+    user.into_iter().chain([paths.dot.join("providers")]).collect()
+}
+
 fn providers(
+    registry: Registry,
     loaded: &Loaded,
     paths: &ProjectPaths,
-    environment: &Environment,
     agent: Option<&[String]>,
 ) -> Result<ProviderBook, CliError> {
-    let mut folders: Vec<PathBuf> = Vec::new();
-    folders.extend(environment.user_config().and_then(|file| Some(file.parent()?.join("providers"))));
-    folders.push(paths.dot.join("providers"));
-    let registry =
-        Registry::load(&folders).map_err(|error| CliError::new(ErrorKind::Config, error.to_string()))?;
     let chain = loaded.config.provider_chain();
     let script =
         if agent.is_none() && chain.contains(&"rehearsal") { Some(script(loaded, paths)?) } else { None };
@@ -410,7 +425,7 @@ fn spec(
     if let Some(given) = &args.spec {
         let path = std::path::absolute(given)
             .map_err(|error| CliError::usage(format!("the spec {}: {error}", given.display())))?;
-        SpecFile::read(&path).map_err(|error| CliError::usage(format!("failed to {error}")))?;
+        SpecFile::check(&path).map_err(|error| CliError::usage(format!("failed to {error}")))?;
         return Ok(Some(path));
     }
     if let Some(session) = session {

@@ -117,6 +117,14 @@ impl SpecVersion {
 // === impl SpecFile ===
 
 impl SpecFile {
+    /// Whether there is something at `path` that can be read as a spec, without reading it.
+    ///
+    /// # Errors
+    /// Those of [`SpecFile::read`].
+    pub fn check(path: &Path) -> Result<(), SpecFileError> {
+        open(path).map(drop)
+    }
+
     /// Reads and parses the spec at `path`.
     pub fn read(path: &Path) -> Result<Self, SpecFileError> {
         let (bytes, stamp) = read(path)?;
@@ -164,11 +172,7 @@ fn read(path: &Path) -> Result<(Vec<u8>, Stamp), SpecFileError> {
     let fail = |error| classify(path, error);
     let mut bytes = Vec::new();
     for _ in 0..MAX_READS {
-        // Without NONBLOCK the opening of a pipe that nobody writes to would never return.
-        let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(fail)?;
-        let before = file.metadata().map_err(fail)?;
-        check_kind(path, &before)?;
+        let (file, before) = open(path)?;
         read_bounded(&file, before.len(), &mut bytes).map_err(fail)?;
         if bytes.len() as u64 > MAX_BYTES {
             return Err(SpecFileError::TooLarge { path: path.to_owned() });
@@ -181,6 +185,16 @@ fn read(path: &Path) -> Result<(Vec<u8>, Stamp), SpecFileError> {
     let stamp = Stamp::of(&std::fs::metadata(path).map_err(fail)?);
     // Its size is not what was read: the next look finds another stamp and reads again.
     Ok((bytes, Stamp { size: u64::MAX, ..stamp }))
+}
+
+fn open(path: &Path) -> Result<(File, Metadata), SpecFileError> {
+    let fail = |error| classify(path, error);
+    // Without NONBLOCK the opening of a pipe that nobody writes to would never return.
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(fail)?;
+    let meta = file.metadata().map_err(fail)?;
+    check_kind(path, &meta)?;
+    Ok((file, meta))
 }
 
 fn read_bounded(file: &File, size: u64, bytes: &mut Vec<u8>) -> io::Result<()> {

@@ -11,8 +11,6 @@ pub enum JournalMsg {
     Committed(Committed),
     /// Itself: the blocking job is over.
     JobDone(Box<crate::actors::journal::Job>),
-    /// Timer: the journal is due.
-    Write,
     /// Timer: `status.json` is due.
     ProjectStatus,
     /// Project: write what is queued, then close.
