@@ -203,6 +203,19 @@ mod tests {
     }
 
     #[test]
+    fn a_log_that_was_opened_ahead_is_empty_or_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut log = AttemptLog::new(&folder.path().join("7"), 100);
+        log.open().unwrap();
+        let text = || fs::read_to_string(folder.path().join("7.stdout.log")).unwrap();
+        assert_eq!(text(), "");
+        log.write(Stream::Stdout, b"one\n").unwrap();
+        log.write(Stream::Stdout, b"two").unwrap();
+        log.finish().unwrap();
+        assert_eq!(text(), "one\ntwo");
+    }
+
+    #[test]
     fn what_is_a_little_too_long_for_the_head_is_still_whole() {
         let line = [b'x'; 30];
         let (text, cut, files) = logged(128, &[&line, b"\n", &line, b"\n", &line]);

@@ -135,7 +135,9 @@ fn all(folder: &Path) -> Result<BTreeMap<Attempt, Streams>, CliError> {
     let mut found: BTreeMap<Attempt, Streams> = BTreeMap::new();
     for entry in entries {
         let entry = entry.map_err(|error| cannot_read(folder, &error))?;
-        if let Some((attempt, stream)) = entry.file_name().to_str().and_then(parse) {
+        // The file is there before the first byte: what has said nothing has no log.
+        let silent = || entry.metadata().is_ok_and(|meta| meta.len() == 0);
+        if let Some((attempt, stream)) = entry.file_name().to_str().and_then(parse).filter(|_| !silent()) {
             found.entry(attempt).or_default().insert(stream, entry.path());
         }
     }
@@ -259,9 +261,11 @@ mod tests {
 
     #[test]
     fn nothing_yet() {
-        let (_dir, project) = project(&[]);
-        assert_eq!(run(&project, "").2, "no agent has printed anything here yet\n");
-        assert_eq!(run(&project, "--json").1, "[]\n");
+        for files in [&[][..], &[("000001-1.stdout.log", "")]] {
+            let (_dir, project) = project(files);
+            assert_eq!(run(&project, "").2, "no agent has printed anything here yet\n");
+            assert_eq!(run(&project, "--json").1, "[]\n");
+        }
     }
 
     #[test]
