@@ -35,7 +35,7 @@ use crate::messages::store::{Committed, StoreMsg};
 use crate::messages::watcher::{WatchedFolder, WatcherMsg};
 use crate::process::Keeper;
 use crate::providers::book::ProviderBook;
-use crate::store::{Ballast, Durability, OpenOptions, ProjectLock, StorePaths};
+use crate::store::{Ballast, Durability, Journal, JournalLimits, OpenOptions, ProjectLock, StorePaths};
 
 /// How long a commit may take before the session gives up on the store. A slow disk takes tens of milliseconds; a
 /// store that is restarted with its back-off, a second.
@@ -120,6 +120,8 @@ pub struct ProjectCtx {
     /// Whose commits count. Held during each commit, so that commits, what readers see and what is shown are in the
     /// same order, whatever became of the actor that began them.
     pub writers: Mutex<Writers>,
+    /// The journal's files. One job writes at a time: that of a Journal that died is waited for.
+    pub journal: Mutex<Journal>,
     /// One operation on the repository at a time: that of a Repo that died is waited for.
     pub repo: Mutex<()>,
     /// There was a Repo before: one that starts now may have to make up for it.
@@ -206,7 +208,10 @@ impl ProjectCtx {
     /// Nobody is there yet.
     pub fn new(parts: ProjectParts) -> Self {
         let store_paths = StorePaths::new(&parts.paths.root);
+        let journal = &parts.loaded.config.journal;
+        let limits = JournalLimits { max_file: journal.max_file, max_total: journal.max_total };
         ProjectCtx {
+            journal: Mutex::new(Journal::new(store_paths.clone(), limits)),
             ballast: Ballast::new(&store_paths),
             paths: parts.paths,
             store_paths,

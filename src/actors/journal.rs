@@ -17,10 +17,13 @@ use crate::domain::event::{Body, Event};
 use crate::domain::state::Reason;
 use crate::messages::journal::JournalMsg;
 use crate::messages::store::Committed;
-use crate::store::{Journal as Files, JournalLimits, Reader, replace};
+use crate::store::{Journal as Files, Reader, replace};
 
 /// Commits that may wait to be shown. A reader that is further behind misses some, and is told.
 const SHOW_BACKLOG: usize = 4096;
+
+/// Lines are written this long after their commit, when the next call has its start behind it.
+const WRITE_DELAY: Duration = Duration::from_millis(2);
 
 /// `status.json` is written this long after a commit, once for all commits until then: iterations may be short.
 const STATUS_DELAY: Duration = Duration::from_millis(200);
@@ -31,20 +34,18 @@ pub struct JournalActor;
 /// What it works with.
 pub struct Journal {
     ctx: Arc<ProjectCtx>,
-    /// With the actor, or away with a job.
-    files: Option<Files>,
+    /// Nothing has been written yet: what was committed while nobody was here is in the database.
+    first: bool,
+    /// A job is away.
+    busy: bool,
     waiting: VecDeque<Committed>,
     closing: Vec<RpcReplyPort<()>>,
+    /// The timer for writing lines runs.
+    writing: bool,
     /// The timer for `status.json` runs.
     armed: bool,
     /// `status.json` is to be written with the next job.
     project: bool,
-}
-
-/// A job that is over: the files come home.
-#[derive(Debug)]
-pub struct Job {
-    files: Files,
 }
 
 /// Shows commits on a thread of its own.
@@ -65,15 +66,14 @@ impl Actor for JournalActor {
         myself: ActorRef<JournalMsg>,
         ctx: Arc<ProjectCtx>,
     ) -> Result<Journal, ActorProcessingErr> {
-        let config = ctx.config();
-        let limits = JournalLimits { max_file: config.journal.max_file, max_total: config.journal.max_total };
-        let files = Files::new(ctx.store_paths.clone(), limits);
         ctx.slots.journal.fill(myself);
         Ok(Journal {
             ctx,
-            files: Some(files),
+            first: true,
+            busy: false,
             waiting: VecDeque::new(),
             closing: Vec::new(),
+            writing: false,
             armed: false,
             project: true,
         })
@@ -84,7 +84,6 @@ impl Actor for JournalActor {
         myself: ActorRef<JournalMsg>,
         state: &mut Journal,
     ) -> Result<(), ActorProcessingErr> {
-        // What was committed while nobody was here is in the database.
         state.write(&myself);
         Ok(())
     }
@@ -98,15 +97,19 @@ impl Actor for JournalActor {
         match message {
             JournalMsg::Committed(committed) => {
                 state.waiting.push_back(committed);
+                if !std::mem::replace(&mut state.writing, true) {
+                    myself.send_after(WRITE_DELAY, || JournalMsg::Write);
+                }
                 if !std::mem::replace(&mut state.armed, true) {
                     myself.send_after(STATUS_DELAY, || JournalMsg::ProjectStatus);
                 }
             }
+            JournalMsg::Write => state.writing = false,
             JournalMsg::ProjectStatus => {
                 state.armed = false;
                 state.project = true;
             }
-            JournalMsg::JobDone(job) => state.files = Some(job.files),
+            JournalMsg::JobDone => state.busy = false,
             JournalMsg::Close(reply) => {
                 state.closing.push(reply);
                 state.project |= state.armed;
@@ -114,9 +117,10 @@ impl Actor for JournalActor {
             #[cfg(debug_assertions)]
             JournalMsg::Crash => panic!("asked to crash"),
         }
-        if !state.waiting.is_empty() || state.project {
+        let lines = !state.waiting.is_empty();
+        if state.project || (lines && (!state.writing || !state.closing.is_empty())) {
             state.write(&myself);
-        } else if state.files.is_some() {
+        } else if !lines && !state.busy {
             for reply in state.closing.drain(..) {
                 // Whoever asked may have stopped waiting.
                 let _ = reply.send(());
@@ -130,19 +134,24 @@ impl Actor for JournalActor {
 
 impl Journal {
     fn write(&mut self, myself: &ActorRef<JournalMsg>) {
-        let Some(mut files) = self.files.take() else { return };
+        if std::mem::replace(&mut self.busy, true) {
+            return;
+        }
         let commits = std::mem::take(&mut self.waiting);
         let project = std::mem::take(&mut self.project);
+        let first = std::mem::take(&mut self.first);
         let ctx = self.ctx.clone();
         away(myself, move || {
-            for committed in &commits {
-                if let Err(error) = files.append(committed) {
-                    tracing::warn!(%error, "cannot write the journal; it is caught up later");
+            with_files(&ctx, |files| {
+                for committed in &commits {
+                    if let Err(error) = files.append(committed) {
+                        tracing::warn!(%error, "cannot write the journal; it is caught up later");
+                    }
                 }
-            }
-            if files.is_behind() {
-                catch_up(&ctx, &mut files);
-            }
+                if files.is_behind() || first && files.last() < ctx.state().seq {
+                    catch_up(&ctx, files);
+                }
+            });
             commits
                 .iter()
                 .flat_map(|committed| committed.events.iter())
@@ -150,9 +159,32 @@ impl Journal {
             if project {
                 project_status(&ctx);
             }
-            JournalMsg::JobDone(Box::new(Job { files }))
+            JournalMsg::JobDone
         });
     }
+}
+
+/// Brings the files up to date without the actor: for the end of a run, when it may just have died. Blocking.
+pub fn finish(ctx: &ProjectCtx) {
+    // A commit whose Store has died ends first.
+    drop(ctx.writers.lock());
+    with_files(ctx, |files| {
+        if files.is_behind() || files.last() < ctx.state().seq {
+            catch_up(ctx, files);
+        }
+    });
+}
+
+/// The job of an actor that died may still be writing: then this waits for it.
+fn with_files(ctx: &ProjectCtx, write: impl FnOnce(&mut Files)) {
+    let mut files = ctx.journal.lock().unwrap_or_else(|poisoned| {
+        // What a panic has left half-done is looked at anew.
+        ctx.journal.clear_poison();
+        let mut files = poisoned.into_inner();
+        files.distrust();
+        files
+    });
+    write(&mut files);
 }
 
 fn catch_up(ctx: &ProjectCtx, files: &mut Files) {

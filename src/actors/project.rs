@@ -7,7 +7,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use super::context::ProjectCtx;
 use super::gates::GatesActor;
-use super::journal::JournalActor;
+use super::journal::{self, JournalActor};
 use super::repo::RepoActor;
 use super::session::{SessionActor, SessionArgs};
 use super::signals::SignalsActor;
@@ -130,6 +130,9 @@ impl Project {
         let _ = slots.store.call("the store", CLOSING, StoreMsg::Close).await;
         let _ = slots.journal.call("the journal", CLOSING, JournalMsg::Close).await;
         self.children.stop_all("the run is over").await;
+        // Whoever died in these last moments has left lines unwritten.
+        let ctx = self.ctx.clone();
+        let _ = tokio::task::spawn_blocking(move || journal::finish(&ctx)).await;
     }
 }
 

@@ -30,6 +30,8 @@ pub struct StoreState {
     db: Option<Db>,
     waiting: VecDeque<Work>,
     closing: Vec<RpcReplyPort<()>>,
+    /// It was told to close, and has: nothing is committed any more.
+    closed: bool,
 }
 
 /// One thing to do on the blocking thread.
@@ -89,7 +91,7 @@ impl Actor for StoreActor {
         };
         // At once, too: the ballast must be there before the disk runs full.
         myself.send_after(Duration::ZERO, || StoreMsg::CheckLink);
-        Ok(StoreState { ctx, db: Some(db), waiting: VecDeque::new(), closing: Vec::new() })
+        Ok(StoreState { ctx, db: Some(db), waiting: VecDeque::new(), closing: Vec::new(), closed: false })
     }
 
     async fn handle(
@@ -120,9 +122,14 @@ impl Actor for StoreActor {
 
 impl StoreState {
     fn next(&mut self, myself: &ActorRef<StoreMsg>) {
+        if self.closed {
+            // Whoever asks is told by the end of the reply port.
+            self.waiting.clear();
+        }
         if self.waiting.is_empty() {
             if self.db.is_some() {
                 for reply in self.closing.drain(..) {
+                    self.closed = true;
                     // Whoever asked may have stopped waiting.
                     let _ = reply.send(());
                 }
@@ -143,8 +150,11 @@ impl StoreState {
                             writers.begun = true;
                             ctx.saved(&drafts);
                         }
-                        // A caller that is gone has been told nothing, so nothing is promised.
+                        let committed = done.as_ref().ok().cloned();
+                        // A caller that is gone has been told nothing, so nothing is promised. Whoever waits for the
+                        // answer goes on before the world is told.
                         let _ = reply.send(done);
+                        committed.into_iter().for_each(|committed| publish(&ctx, committed));
                     }
                     Work::CheckLink => {
                         check_link(&ctx, &mut db);
@@ -171,11 +181,16 @@ fn commit(ctx: &ProjectCtx, db: &mut Db, drafts: &Arc<[Draft]>) -> Result<Commit
     }
     let committed = done.map_err(Arc::new)?;
     ctx.state.send_replace(committed.state.clone());
+    Ok(committed)
+}
+
+/// To stdout, and to the journal: in the order of commits, as part of the job, so that both miss nothing while this
+/// actor dies.
+fn publish(ctx: &ProjectCtx, committed: Committed) {
     if let Some(shower) = &ctx.shower {
         shower.show(committed.clone());
     }
-    ctx.slots.journal.cast(JournalMsg::Committed(committed.clone()));
-    Ok(committed)
+    ctx.slots.journal.cast(JournalMsg::Committed(committed));
 }
 
 /// Agents run `git clean -fdx`, which deletes ignored files: ours too.
@@ -195,8 +210,9 @@ fn check_link(ctx: &ProjectCtx, db: &mut Db) {
     }
     let drafts: Vec<Draft> =
         restored.into_iter().map(|file| ctx.draft(Body::StateRestored { file: file.to_owned() })).collect();
-    if let Err(error) = commit(ctx, db, &drafts.into()) {
-        tracing::warn!(%error, "cannot record that state files were put back");
+    match commit(ctx, db, &drafts.into()) {
+        Ok(committed) => publish(ctx, committed),
+        Err(error) => tracing::warn!(%error, "cannot record that state files were put back"),
     }
 }
 

@@ -10,7 +10,9 @@ pub enum JournalMsg {
     /// Store: these were committed.
     Committed(Committed),
     /// Itself: the blocking job is over.
-    JobDone(Box<crate::actors::journal::Job>),
+    JobDone,
+    /// Timer: what was committed is to be written.
+    Write,
     /// Timer: `status.json` is due.
     ProjectStatus,
     /// Project: write what is queued, then close.

@@ -44,9 +44,6 @@ pub struct Journal {
     at: Option<Arc<State>>,
     /// Events are missing on disk, or may be.
     behind: bool,
-    /// Locked for as long as this writes: the job of an actor that died may still be writing. None where the file
-    /// system does not lock folders.
-    turn: Option<File>,
 }
 
 /// The open segment.
@@ -72,12 +69,18 @@ impl Default for JournalLimits {
 impl Journal {
     /// A journal that has yet to [catch up](Journal::catch_up).
     pub fn new(paths: StorePaths, limits: JournalLimits) -> Self {
-        Journal { paths, limits, out: None, last: 0, at: None, behind: true, turn: None }
+        Journal { paths, limits, out: None, last: 0, at: None, behind: true }
     }
 
     /// Events are missing on disk: call [`Journal::catch_up`].
     pub fn is_behind(&self) -> bool {
         self.behind
+    }
+
+    /// Whatever has become of a write that was cut: the next [`Journal::catch_up`] looks at the files.
+    pub fn distrust(&mut self) {
+        self.behind = true;
+        self.out = None;
     }
 
     /// The last event on disk.
@@ -92,8 +95,7 @@ impl Journal {
     pub fn append(&mut self, committed: &Committed) -> io::Result<Option<&'static str>> {
         let written = self.try_append(committed);
         if written.is_err() {
-            self.behind = true;
-            self.out = None;
+            self.distrust();
         }
         written
     }

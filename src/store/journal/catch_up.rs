@@ -1,10 +1,9 @@
 //! Bringing the journal's files in line with the database: at start, and after a write that failed.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -13,19 +12,12 @@ use crate::domain::state::State;
 use crate::store::codec::{EventLine, Head};
 use crate::store::error::StoreError;
 use crate::store::link::FileId;
-use crate::store::paths::{StorePaths, aside};
+use crate::store::paths::aside;
 use crate::store::reader::EventSource;
 use crate::store::segments::{self, Lines};
 
 /// Events that are taken from the database at once while catching up.
 const BATCH: usize = 500;
-
-/// How often the turn is asked for while another writer of this process finishes its job, and the time between:
-/// about 2 s, then it is tried at the next catch-up.
-const TURN_TRIES: u32 = 400;
-
-/// See [`TURN_TRIES`].
-const TURN_PAUSE: Duration = Duration::from_millis(5);
 
 impl Journal {
     /// Brings the files in line with the database, whose state is `state`: finishes a rotation that was cut, completes
@@ -36,8 +28,7 @@ impl Journal {
         source: &mut dyn EventSource,
         now: Timestamp,
     ) -> Result<u64, StoreError> {
-        self.behind = true;
-        self.out = None;
+        self.distrust();
         let appended = self.try_catch_up(state, source, now).map_err(|failure| match failure {
             Failure::Io(error) => StoreError::io(&self.paths.events, &error),
             Failure::Source(error) => error,
@@ -53,9 +44,6 @@ impl Journal {
         now: Timestamp,
     ) -> Result<u64, Failure> {
         fs::create_dir_all(&self.paths.dir)?;
-        if self.turn.is_none() {
-            self.turn = take_turn(&self.paths)?;
-        }
         self.settle(now)?;
         self.last = segments::last_seq(&self.paths)?;
         // What is committed later than `state` shows as a gap at the next append. At most starts nothing is missing,
@@ -149,19 +137,6 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Failure::Source(error)
     }
-}
-
-/// Waits until no other writer is at work, and keeps it so until the lock is dropped.
-fn take_turn(paths: &StorePaths) -> io::Result<Option<File>> {
-    let folder = File::open(&paths.dir)?;
-    for _ in 0..TURN_TRIES {
-        match folder.try_lock() {
-            Ok(()) => return Ok(Some(folder)),
-            Err(TryLockError::WouldBlock) => std::thread::sleep(TURN_PAUSE),
-            Err(TryLockError::Error(_)) => return Ok(None),
-        }
-    }
-    Err(io::Error::new(io::ErrorKind::WouldBlock, "another writer of the journal is still at work"))
 }
 
 /// When the segment at `path` began, if it begins with a whole snapshot.
