@@ -358,8 +358,11 @@ impl LineSink for Sink {
             Line::TooLong { head, .. } => self.decoder.line(stream, head, true),
         }
         for fact in self.decoder.facts() {
-            if fact == Fact::Terminal {
-                self.terminal.store(true, Relaxed);
+            match fact {
+                Fact::Terminal => self.terminal.store(true, Relaxed),
+                // It goes on, after a compaction or for its own reasons.
+                Fact::Tool(_) | Fact::Said(_) => self.terminal.store(false, Relaxed),
+                _ => {}
             }
         }
     }

@@ -120,6 +120,8 @@ impl VitalSigns {
             if passed(self.limits.linger, since) {
                 return Sign::End(OurReason::Linger, grace);
             }
+        } else {
+            self.terminal_since = None;
         }
         if passed(self.limits.total, self.started) {
             return Sign::End(OurReason::Total, grace);

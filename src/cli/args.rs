@@ -10,6 +10,7 @@ use super::error::{CliError, ErrorKind, ExitCode};
 use super::output::{Colour, Output};
 use crate::config::Override;
 use crate::domain::ids::EventId;
+use crate::providers::call::OurReason;
 
 /// Runs coding agents unattended, for days, and loses nothing on the way.
 #[derive(Debug, Parser)]
@@ -346,6 +347,84 @@ pub enum ProviderCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Say what a recorded call came to, and why; nothing is written
+    Classify(ClassifyArgs),
+}
+
+/// `provider classify`
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "Examples:
+  longhaul provider classify --provider claude --exit 1 --stdout out.jsonl --stderr err.txt
+  longhaul provider classify --provider codex --exit 1 --stdout out.jsonl --now 2026-11-30T20:00:00Z --tz Europe/London --json
+
+The output of each attempt is in .longhaul/logs/.")]
+pub struct ClassifyArgs {
+    /// Whose output it is
+    #[arg(long, value_name = "NAME")]
+    pub provider: String,
+    /// Exit code of the call
+    #[arg(
+        long,
+        value_name = "N",
+        required_unless_present = "signal",
+        conflicts_with = "signal",
+        allow_negative_numbers = true
+    )]
+    pub exit: Option<i32>,
+    /// Signal that ended it
+    #[arg(long, value_name = "N")]
+    pub signal: Option<i32>,
+    /// File with what it printed on stdout
+    #[arg(long, value_name = "FILE")]
+    pub stdout: Option<PathBuf>,
+    /// File with what it printed on stderr
+    #[arg(long, value_name = "FILE")]
+    pub stderr: Option<PathBuf>,
+    /// When it ended; now by default
+    #[arg(long, value_name = "TIME")]
+    pub now: Option<String>,
+    /// Time zone of the host that made the call; that of this host by default
+    #[arg(long, value_name = "ZONE")]
+    pub tz: Option<String>,
+    /// Why Longhaul ended it, if it did
+    #[arg(long, value_name = "WHY")]
+    pub ended_by: Option<EndedBy>,
+    /// The call changed files
+    #[arg(long)]
+    pub changed: bool,
+    /// Print JSON on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Why a recorded call was ended by its supervisor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum EndedBy {
+    /// A person, or the end of the session
+    Stop,
+    /// The limit to the first output
+    FirstOutput,
+    /// The limit without a sign of life
+    Silence,
+    /// The limit for the whole call
+    Total,
+    /// It did not leave after its result
+    Linger,
+    /// A cap on turns, tokens, memory or money
+    Cap,
+}
+
+impl From<EndedBy> for OurReason {
+    fn from(by: EndedBy) -> Self {
+        match by {
+            EndedBy::Stop => OurReason::Stop,
+            EndedBy::FirstOutput => OurReason::FirstOutput,
+            EndedBy::Silence => OurReason::Silence,
+            EndedBy::Total => OurReason::Total,
+            EndedBy::Linger => OurReason::Linger,
+            EndedBy::Cap => OurReason::Cap,
+        }
+    }
 }
 
 /// `completions`
@@ -407,7 +486,9 @@ impl Cli {
             | Command::Init(InitArgs { json, .. })
             | Command::Gates(GatesArgs { json, .. })
             | Command::Provider(
-                ProviderCommand::List(JsonArgs { json }) | ProviderCommand::Use { json, .. },
+                ProviderCommand::List(JsonArgs { json })
+                | ProviderCommand::Use { json, .. }
+                | ProviderCommand::Classify(ClassifyArgs { json, .. }),
             )
             | Command::Config(
                 ConfigCommand::Show { json, .. }

@@ -1,6 +1,7 @@
 //! Arguments in, calls to the core, printing out.
 
 pub mod args;
+mod classify;
 pub mod completions;
 pub mod config;
 pub mod control;

@@ -1,4 +1,4 @@
-//! `longhaul provider list|use`
+//! `longhaul provider list|use|classify`
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::args::ProviderCommand;
+use super::classify::classify;
 use super::error::{CliError, ErrorKind, ExitCode};
 use super::format;
 use super::output::{Output, Style, plain};
@@ -57,6 +58,7 @@ pub fn provider(
     match command {
         ProviderCommand::List(arguments) => list(arguments.json, project, output),
         ProviderCommand::Use { name, json } => choose(name, *json, project, output),
+        ProviderCommand::Classify(args) => classify(args, project, output),
     }
 }
 
@@ -180,6 +182,9 @@ fn format_name(format: OutputFormat) -> &'static str {
     match format {
         OutputFormat::ClaudeStreamJson => "claude-stream-json",
         OutputFormat::CodexJsonl => "codex-jsonl",
+        OutputFormat::GeminiStreamJson => "gemini-stream-json",
+        OutputFormat::OpencodeJson => "opencode-json",
+        OutputFormat::ClineJson => "cline-json",
         OutputFormat::Text => "text",
         OutputFormat::Rehearsal => "rehearsal",
     }

@@ -32,7 +32,11 @@ pub enum Outcome {
         until: Option<Timestamp>,
     },
     /// Money or a hard quota.
-    QuotaExhausted,
+    QuotaExhausted {
+        /// When the quota is full again, where it said so.
+        #[serde(default)]
+        until: Option<Timestamp>,
+    },
     /// The server is at capacity or failing.
     Overloaded,
     /// Credential missing, wrong, expired, revoked, forbidden.
@@ -81,7 +85,7 @@ impl Outcome {
             Outcome::Empty => "empty",
             Outcome::RateLimited { .. } => "rate_limited",
             Outcome::UsageLimited { .. } => "usage_limited",
-            Outcome::QuotaExhausted => "quota_exhausted",
+            Outcome::QuotaExhausted { .. } => "quota_exhausted",
             Outcome::Overloaded => "overloaded",
             Outcome::AuthFailed => "auth_failed",
             Outcome::NetworkDown => "network_down",

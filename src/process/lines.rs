@@ -124,6 +124,28 @@ impl Skipped {
     }
 }
 
+/// Reads a recorded stream to its end, as lines of at most `limit` bytes.
+///
+/// # Errors
+/// Those of reading.
+pub fn read_lines(
+    source: &mut impl std::io::Read,
+    limit: usize,
+    mut give: impl FnMut(Line<'_>),
+) -> std::io::Result<()> {
+    let mut lines = Lines::new(limit);
+    loop {
+        match source.read(lines.space()) {
+            Ok(0) => break,
+            Ok(count) => lines.advance(count, &mut give),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    lines.finish(give);
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

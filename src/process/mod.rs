@@ -52,7 +52,7 @@ pub use capture::HeadTail;
 pub use error::{ProcessError, StartFailure};
 pub use gate::{GateLimits, run_gate};
 pub use keeper::{is_keeper_invocation, keeper_main};
-pub use lines::{LONG_LINE_HEAD, Line};
+pub use lines::{LONG_LINE_HEAD, Line, read_lines};
 pub use lock::wait_for_call_lock;
 pub use log::AttemptLog;
 pub use output::{

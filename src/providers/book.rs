@@ -170,7 +170,9 @@ impl Definition {
 
     /// What a call costs is known: the provider says it, or its prices are known.
     pub fn tells_cost(&self) -> bool {
-        matches!(self.output, OutputFormat::ClaudeStreamJson | OutputFormat::Rehearsal)
-            || !self.prices.is_empty()
+        matches!(
+            self.output,
+            OutputFormat::ClaudeStreamJson | OutputFormat::OpencodeJson | OutputFormat::Rehearsal
+        ) || !self.prices.is_empty()
     }
 }

@@ -145,6 +145,147 @@ const CODEX: &[Row] = &[
     ("truncate_mid", "network_down", "codex.text.network"),
 ];
 
+const GEMINI: &[Row] = &[
+    ("cut_mid", "network_down", "gemini.text.network"),
+    ("drop_conn", "network_down", "gemini.text.network"),
+    ("gm_400_key", "auth_failed", "gemini.kind.auth"),
+    ("gm_max_turns", "cap_reached", "gemini.result.cap"),
+    ("http_400_billing", "quota_exhausted", "gemini.text.day_quota"),
+    ("http_400_toolong", "context_overflow", "gemini.text.context"),
+    ("http_401", "auth_failed", "gemini.kind.auth"),
+    ("http_403", "auth_failed", "gemini.kind.auth"),
+    ("http_404_model", "model_unavailable", "gemini.text.model"),
+    ("http_429_date", "rate_limited", "gemini.kind.rate_limit"),
+    ("http_429_long", "rate_limited", "gemini.kind.rate_limit"),
+    ("http_429_none", "rate_limited", "gemini.kind.rate_limit"),
+    ("http_429_once", "completed", "result.success"),
+    ("http_429_s", "rate_limited", "gemini.kind.rate_limit"),
+    ("http_500", "overloaded", "gemini.kind.capacity"),
+    ("http_503", "overloaded", "gemini.kind.capacity"),
+    ("http_529", "overloaded", "gemini.kind.capacity"),
+    ("http_html_502", "overloaded", "http.502"),
+    ("json_401", "auth_failed", "gemini.exit.145"),
+    ("json_529", "overloaded", "gemini.text.capacity"),
+    ("json_ok", "completed", "exit.success"),
+    ("max_tokens", "completed", "result.success"),
+    ("net_trace", "completed", "result.success"),
+    ("norelaunch_sigkill", "cancelled", "ended.stop"),
+    ("norelaunch_sigterm", "cancelled", "ended.stop"),
+    ("ok_edit", "completed", "result.success"),
+    ("ping_stall", "silent_hang", "ended.silence"),
+    ("refusal", "completed", "result.success"),
+    ("refused_port", "network_down", "gemini.text.network"),
+    ("reset_mid", "network_down", "gemini.text.network"),
+    ("session_first", "completed", "result.success"),
+    ("session_id_reused", "not_runnable", "gemini.exit.42"),
+    ("session_killed", "crashed", "exit.signal"),
+    ("session_resume", "completed", "result.success"),
+    ("sigint_tool", "cancelled", "ended.stop"),
+    ("sigkill_group", "cancelled", "ended.stop"),
+    ("sigkill_stream", "cancelled", "ended.stop"),
+    ("sigterm_group", "cancelled", "ended.stop"),
+    ("sigterm_stream", "cancelled", "ended.stop"),
+    ("sse_error", "network_down", "gemini.text.network"),
+    ("stall_mid", "silent_hang", "ended.silence"),
+    ("stdin_devnull_argv_prompt", "completed", "result.success"),
+    ("stdin_empty", "not_runnable", "gemini.exit.42"),
+    ("stdin_open_argv_prompt", "completed", "result.success"),
+    ("text_ok", "completed", "exit.success"),
+    ("tool_bgjob", "completed", "result.success"),
+    ("tool_daemon", "completed", "result.success"),
+];
+
+const OPENCODE: &[Row] = &[
+    ("bad_tool", "completed", "result.success"),
+    ("cut_mid", "network_down", "opencode.text.network"),
+    ("drop_conn", "network_down", "opencode.text.network"),
+    ("garbage", "overloaded", "opencode.text.garbage"),
+    ("hang_headers", "timed_out", "ended.total"),
+    ("http_400_toolong", "context_overflow", "opencode.kind.context"),
+    ("http_401", "auth_failed", "codex.kind.auth"),
+    ("http_429_date", "rate_limited", "codex.kind.rate_limit"),
+    ("http_429_long", "timed_out", "ended.total"),
+    ("max_tokens", "truncated", "opencode.kind.max_output"),
+    ("no_key", "completed", "result.success"),
+    ("ok_edit", "completed", "result.success"),
+    ("refusal", "refused", "opencode.kind.refused"),
+    ("refused_port", "network_down", "opencode.text.network"),
+    ("reset_mid", "network_down", "opencode.text.network"),
+    ("session_first", "completed", "result.success"),
+    ("session_killed", "crashed", "exit.signal"),
+    ("session_resume", "completed", "result.success"),
+    ("session_resume_unknown", "unknown", "opencode.resume.not_found"),
+    ("sigint_stream", "cancelled", "ended.stop"),
+    ("sigkill_tool", "cancelled", "ended.stop"),
+    ("sigterm_stream", "cancelled", "ended.stop"),
+    ("slow_drip", "completed", "result.success"),
+    ("sse_error", "overloaded", "claude.kind.overloaded"),
+    ("stdin_empty", "not_runnable", "opencode.text.arguments"),
+    ("stdin_prompt", "completed", "result.success"),
+    ("tool_daemon", "completed", "result.success"),
+];
+
+const CLINE: &[Row] = &[
+    ("bad_tool", "completed", "result.success"),
+    ("cl_hub", "completed", "result.success"),
+    ("cl_retries", "overloaded", "cline.text.overloaded"),
+    ("cl_timeout", "silent_hang", "ended.silence"),
+    ("cut_mid", "network_down", "cline.text.network"),
+    ("drop_conn", "network_down", "cline.text.network"),
+    ("empty", "empty", "cline.text.empty"),
+    ("garbage", "overloaded", "cline.text.overloaded"),
+    ("hang_headers", "silent_hang", "ended.silence"),
+    ("http_400_toolong", "context_overflow", "cline.kind.context"),
+    ("http_401", "auth_failed", "cline.kind.auth"),
+    ("http_403", "auth_failed", "cline.kind.auth"),
+    ("http_404_model", "model_unavailable", "cline.text.model"),
+    ("http_429_date", "rate_limited", "claude.text.rate_limit"),
+    ("http_429_long", "rate_limited", "claude.text.rate_limit"),
+    ("http_429_none", "rate_limited", "codex.text.rate_limit"),
+    ("http_429_once", "completed", "result.success"),
+    ("http_429_s", "rate_limited", "claude.text.rate_limit"),
+    ("max_tokens", "truncated", "cline.text.max_output"),
+    ("ok_edit", "completed", "result.success"),
+    ("refusal", "completed", "result.success"),
+    ("refused_port", "network_down", "cline.text.network"),
+    ("session_resume", "not_runnable", "cline.text.arguments"),
+    ("session_resume_after_kill", "not_runnable", "cline.text.arguments"),
+    ("session_resume_stdin", "not_runnable", "cline.text.arguments"),
+    ("sigint_stream", "cancelled", "ended.stop"),
+    ("sigkill_stream", "cancelled", "ended.stop"),
+    ("sigterm_group", "cancelled", "ended.stop"),
+    ("sigterm_stream", "cancelled", "ended.stop"),
+    ("sigterm_tool", "cancelled", "ended.stop"),
+    ("sse_error", "overloaded", "cline.text.overloaded"),
+    ("stall_mid", "silent_hang", "ended.silence"),
+    ("stdin_devnull_argv_prompt", "completed", "result.success"),
+    ("stdin_open_argv_prompt", "timed_out", "ended.total"),
+    ("stdin_prompt", "not_runnable", "cline.text.arguments"),
+    ("tool_daemon", "completed", "result.success"),
+    ("truncate_mid", "network_down", "cline.text.network"),
+];
+
+const AIDER: &[Row] = &[
+    ("ai_seeded", "completed", "exit.success"),
+    ("ai_stream_ok", "completed", "exit.success"),
+    ("cut_mid", "network_down", "aider.litellm.network"),
+    ("drop_conn", "network_down", "aider.litellm.network"),
+    ("http_400_toolong", "context_overflow", "aider.litellm.context"),
+    ("http_401", "auth_failed", "aider.litellm.auth"),
+    ("http_404_model", "model_unavailable", "aider.litellm.model"),
+    ("http_429_once", "completed", "exit.success"),
+    ("http_429_s", "rate_limited", "claude.text.rate_limit"),
+    ("http_500", "overloaded", "aider.litellm.overloaded"),
+    ("http_529", "overloaded", "aider.litellm.overloaded"),
+    ("no_key", "auth_failed", "aider.litellm.auth"),
+    ("ok_edit", "completed", "exit.success"),
+    ("refusal", "completed", "exit.success"),
+    ("refused_port", "network_down", "aider.litellm.network"),
+    ("sigint_stream", "cancelled", "ended.stop"),
+    ("sigkill_stream", "cancelled", "ended.stop"),
+    ("sigterm_stream", "cancelled", "ended.stop"),
+];
+
 /// The same runs when the signal did not come from us: never a success, never a limit.
 const NOT_BY_US: &[(&str, &str, &str)] = &[
     ("claude-2.1.332", "sigint_stream", "crashed"),
@@ -162,6 +303,15 @@ const NOT_BY_US: &[(&str, &str, &str)] = &[
     ("codex-0.171.0", "sigkill_stream", "crashed"),
     ("codex-0.171.0", "sigterm_stream", "crashed"),
     ("codex-0.171.0", "sigterm_tool", "crashed"),
+    ("gemini-0.61.0", "norelaunch_sigkill", "crashed"),
+    ("gemini-0.61.0", "norelaunch_sigterm", "truncated"),
+    ("gemini-0.61.0", "sigkill_stream", "crashed"),
+    ("gemini-0.61.0", "sigterm_group", "truncated"),
+    ("opencode-1.18.33", "sigkill_tool", "crashed"),
+    ("opencode-1.18.33", "sigterm_stream", "crashed"),
+    ("cline-3.0.65", "sigint_stream", "truncated"),
+    ("cline-3.0.65", "sigterm_tool", "crashed"),
+    ("aider-0.86.2", "sigkill_stream", "crashed"),
 ];
 
 /// A recorded run.
@@ -224,7 +374,14 @@ impl Capture {
     /// The definition, as text where the run was asked for text.
     fn definition(&self, definition: &Definition) -> Definition {
         let mut definition = definition.clone();
-        if self.meta.argv.windows(2).any(|pair| pair == ["--output-format", "text"]) {
+        let asked = |pair: &[String]| {
+            ["--output-format", "-o"].contains(&pair[0].as_str())
+                && ["text", "json"].contains(&pair[1].as_str())
+        };
+        // A whole JSON document is no format of ours: the exit code is all there is.
+        if self.meta.argv.windows(2).any(asked) && definition.name != "claude"
+            || self.meta.argv.windows(2).any(|pair| pair == ["--output-format", "text"])
+        {
             definition.output = OutputFormat::Text;
         }
         definition
@@ -283,6 +440,26 @@ fn claude() {
 #[test]
 fn codex() {
     check("codex", "codex-0.171.0", CODEX);
+}
+
+#[test]
+fn gemini() {
+    check("gemini", "gemini-0.61.0", GEMINI);
+}
+
+#[test]
+fn opencode() {
+    check("opencode", "opencode-1.18.33", OPENCODE);
+}
+
+#[test]
+fn cline() {
+    check("cline", "cline-3.0.65", CLINE);
+}
+
+#[test]
+fn aider() {
+    check("aider", "aider-0.86.2", AIDER);
 }
 
 #[test]

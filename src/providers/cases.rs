@@ -87,9 +87,20 @@ impl Call {
     }
 }
 
+/// The time that words give, as the report tells it.
+#[derive(Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum Hint {
+    EpochS { value: i64 },
+    Duration { seconds: f64 },
+    WallClock { raw: String, tz: Option<String>, date: Option<String> },
+    DateTime { raw: String },
+}
+
 #[derive(Deserialize)]
 struct Wording {
     id: String,
+    hint: Option<Hint>,
     provider: String,
     outcome: Option<String>,
     text: String,
@@ -109,9 +120,23 @@ fn as_result(wording: &Wording) -> String {
         "claude" => {
             serde_json::json!({"type": "result", "subtype": "success", "is_error": true, "result": text})
         }
-        _ => serde_json::json!({"type": "turn.failed", "error": {"message": text}}),
+        "gemini" => {
+            serde_json::json!({"type": "result", "status": "error", "error": {"type": "unknown", "message": text}})
+        }
+        "opencode" => {
+            serde_json::json!({"type": "error", "error": {"name": "UnknownError", "data": {"message": text}}})
+        }
+        "cline" => serde_json::json!({"type": "run_result", "finishReason": "error", "text": text}),
+        "codex" => serde_json::json!({"type": "turn.failed", "error": {"message": text}}),
+        // Plain text has no other place.
+        _ => return text.clone(),
     }
     .to_string()
+}
+
+/// Words that a CLI prints while it goes on: they explain a failed end only.
+fn is_progress(text: &str) -> bool {
+    ["Reconnecting", "Attempt ", "Retry in", "Switching to"].iter().any(|words| text.contains(words))
 }
 
 #[test]
@@ -124,13 +149,18 @@ fn every_reported_wording_is_known_wherever_it_stands() {
                 wrong.push(format!("{} {place}: expected {expected}, is {verdict:?}", wording.id));
             }
         };
-        // A retry notice explains a failed end only.
-        for code in if wording.text.contains("Reconnecting") { 1..2 } else { 0..2 } {
+        let failed_only = is_progress(&wording.text) || wording.provider == "command";
+        for code in if failed_only { 1..2 } else { 0..2 } {
             // A line of its own, before a lot of output as well as at the end (orch#3256).
             check("line", Call::of(&wording.provider, &[&wording.text]).exits(code));
             let mut lines = vec![wording.text.as_str()];
             lines.extend([r#"{"type":"system","subtype":"status"}"#; 500]);
-            check("first line", Call::of(&wording.provider, &lines).exits(code));
+            if built_in().get(&wording.provider).unwrap().output.has_terminal_event() {
+                check("first line", Call::of(&wording.provider, &lines).exits(code));
+            }
+        }
+        if !wording.text.starts_with('{') {
+            check("stderr", Call::of(&wording.provider, &["working"]).stderr(&[&wording.text]).exits(1));
         }
         // Events and configuration errors are no words of a result.
         if !wording.text.starts_with('{') && expected != "not_runnable" {
@@ -141,8 +171,59 @@ fn every_reported_wording_is_known_wherever_it_stands() {
 }
 
 #[test]
+fn every_reported_time_is_understood() {
+    let now: Timestamp = "2026-06-09T21:13:00Z".parse().unwrap();
+    let mut wrong = Vec::new();
+    for wording in wordings() {
+        let Some(hint) = &wording.hint else { continue };
+        let verdict = Call::of(&wording.provider, &[&wording.text]).exits(1);
+        let until = match verdict.outcome {
+            Outcome::RateLimited { until }
+            | Outcome::UsageLimited { until }
+            | Outcome::QuotaExhausted { until } => until,
+            // Nothing waits for what these say.
+            _ => continue,
+        };
+        let right = until.is_some_and(|until| match hint {
+            // Long past: it is due.
+            Hint::EpochS { value } => until == Timestamp::from_second(*value).unwrap().max(now),
+            Hint::Duration { seconds } => (until.duration_since(now).as_secs_f64() - seconds).abs() < 0.001,
+            Hint::WallClock { raw, tz, date } => {
+                let zone = tz
+                    .as_deref()
+                    .map_or(TimeZone::UTC, |name| jiff::tz::TimeZoneDatabase::bundled().get(name).unwrap());
+                let there = until.to_zoned_datetime(zone);
+                let clock = if raw.contains(':') { "%-I:%M %p" } else { "%-I %p" };
+                let squeezed = |text: &str| text.to_ascii_lowercase().replace(' ', "");
+                // A time that has just passed means that it is due.
+                let due = until == now;
+                let same_time = squeezed(&there.strftime(clock).to_string()) == squeezed(raw);
+                let same_date =
+                    date.as_ref().is_none_or(|date| there.strftime("%b %-d").to_string() == *date);
+                let capped = until.duration_since(now) == crate::domain::reset_time::LONGEST;
+                due || capped || (same_time && same_date)
+            }
+            Hint::DateTime { raw } => {
+                let there = until.to_zoned_datetime(TimeZone::UTC);
+                let told = there.strftime("%b %-d, %Y %-I:%M %p").to_string();
+                raw.replace("th,", ",") == told
+            }
+        });
+        if !right {
+            wrong.push(format!("{}: {} gives {until:?}", wording.id, wording.text));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
 fn usage_limits_that_a_text_agent_passes_on_are_known_at_any_exit_code() {
-    for wording in wordings().iter().filter(|wording| wording.outcome.as_deref() == Some("usage_limited")) {
+    let of_these = |wording: &&Wording| ["claude", "codex"].contains(&wording.provider.as_str());
+    for wording in wordings()
+        .iter()
+        .filter(of_these)
+        .filter(|wording| wording.outcome.as_deref() == Some("usage_limited"))
+    {
         // Events, and one that was read off an interactive screen.
         if wording.text.starts_with('{') || wording.text.contains("Some(UsageLimitExceeded)") {
             continue;
@@ -152,6 +233,29 @@ fn usage_limits_that_a_text_agent_passes_on_are_known_at_any_exit_code() {
             assert_eq!(verdict.outcome.name(), "usage_limited", "{} exit {code}: {verdict:?}", wording.id);
         }
     }
+}
+
+/// The words as the agent's own, and a success after them.
+fn others(text: &str) -> [(&'static str, String, String); 3] {
+    use serde_json::json;
+    [
+        (
+            "gemini",
+            json!({"type": "message", "role": "assistant", "content": text}),
+            json!({"type": "result", "status": "success"}),
+        ),
+        (
+            "opencode",
+            json!({"type": "text", "part": {"text": text}}),
+            json!({"type": "step_finish", "part": {"reason": "stop"}}),
+        ),
+        (
+            "cline",
+            json!({"type": "agent_event", "event": {"type": "content_end", "contentType": "text", "text": text}}),
+            json!({"type": "run_result", "finishReason": "completed", "text": text}),
+        ),
+    ]
+    .map(|(provider, said, success)| (provider, said.to_string(), success.to_string()))
 }
 
 #[test]
@@ -172,6 +276,12 @@ fn a02_the_agents_own_work_is_no_evidence() {
             "type": "command_execution", "aggregated_output": text, "exit_code": 1, "status": "failed"}});
         let verdict = Call::of("codex", &[&item.to_string()]).exits(1);
         assert_eq!(verdict.outcome.name(), "truncated", "{}", wording.id);
+        for (provider, said, success) in others(text) {
+            let verdict = Call::of(provider, &[&said, &success]).exits(0);
+            assert_eq!(verdict.outcome.name(), "completed", "{} {provider}: {verdict:?}", wording.id);
+            let verdict = Call::of(provider, &[&said]).exits(1);
+            assert_eq!(verdict.outcome.name(), "truncated", "{} {provider}: {verdict:?}", wording.id);
+        }
     }
 }
 
@@ -385,10 +495,10 @@ fn a25_a_withdrawn_model_beats_the_network() {
 #[test]
 fn a27_a_status_code_alone_never_decides_about_money() {
     let balance = r#"{"type":"result","is_error":true,"api_error_status":429,"result":"API Error: 429 Insufficient balance"}"#;
-    assert_eq!(Call::of("claude", &[balance]).exits(1).outcome, Outcome::QuotaExhausted);
+    assert_eq!(Call::of("claude", &[balance]).exits(1).outcome, Outcome::QuotaExhausted { until: None });
     let credit =
         r#"{"type":"result","is_error":true,"api_error_status":400,"result":"Credit balance is too low"}"#;
-    assert_eq!(Call::of("claude", &[credit]).exits(1).outcome, Outcome::QuotaExhausted);
+    assert_eq!(Call::of("claude", &[credit]).exits(1).outcome, Outcome::QuotaExhausted { until: None });
 }
 
 #[test]
@@ -401,7 +511,9 @@ fn a28_retry_notices_are_progress() {
     assert_eq!(Call::of("claude", &[retry, retry, retry]).exits(1).outcome, Outcome::Overloaded);
     assert_eq!(Call::of("claude", &[retry, TOOL]).exits(1).outcome.name(), "truncated", "it went on");
     assert_eq!(Call::of("claude", &[retry]).exits(0).outcome.name(), "truncated");
-    assert_eq!(Call::of("claude", &[retry]).killed(9).outcome.name(), "crashed");
+    // Killed by somebody while it waited: what it waited for explains it, what it dies of by itself does not.
+    assert_eq!(Call::of("claude", &[retry]).killed(9).outcome, Outcome::Overloaded);
+    assert_eq!(Call::of("claude", &[retry]).killed(11).outcome.name(), "crashed");
 }
 
 #[test]

@@ -78,6 +78,9 @@ const DISGUISED_MAX: usize = 600;
 /// Exit codes of shells: found but not executable; not found.
 const SHELL_NOT_RUNNABLE: [i32; 2] = [126, 127];
 
+/// Signals by which somebody ends a program: INT, KILL, TERM, HUP. Others are its own doing.
+const KILLED: [i32; 4] = [1, 2, 9, 15];
+
 /// Signals that end a process; a shell reports them as 128 + number.
 const FATAL_SIGNALS: [i32; 11] = [1, 2, 3, 4, 6, 7, 8, 9, 11, 13, 15];
 
@@ -203,8 +206,11 @@ impl<'a> Case<'a> {
             OurReason::Linger => (Outcome::Truncated, "ended.linger"),
             OurReason::Stop | OurReason::Cap => return None,
         };
-        let explained =
-            self.error_event().or_else(|| self.lines(Where::Stderr, "stderr", &self.transcript.stderr));
+        let explained = self.error_event().or_else(|| match self.definition.exit_code_is_evidence {
+            true => self.lines(Where::Stderr, "stderr", &self.transcript.stderr),
+            // What it prints itself counts at any end.
+            false => self.last_lines(),
+        });
         Some(explained.unwrap_or_else(|| {
             verdict(outcome, AccountScope::None, "limit", self.last_line(), rule.to_owned())
         }))
@@ -213,6 +219,7 @@ impl<'a> Case<'a> {
     /// Ends that explain themselves: a signal that we did not send, a shell that could not run it.
     fn fatal_end(&self) -> Option<Verdict> {
         match self.exit {
+            Exit::Signal(signal) if KILLED.contains(&signal) && self.explains_killing() => None,
             Exit::Signal(signal) => {
                 let outcome = Outcome::Crashed { signal: Some(signal), code: None };
                 Some(verdict(
@@ -229,6 +236,11 @@ impl<'a> Case<'a> {
             }
             Exit::Code(_) => None,
         }
+    }
+
+    /// Somebody ended it while it was trying again after a failure: that is the better explanation.
+    fn explains_killing(&self) -> bool {
+        self.error_event().is_some()
     }
 
     /// The failure that it had reported as an event when its output ended.
@@ -355,10 +367,15 @@ impl<'a> Case<'a> {
                         true => rule.pattern.matches_early(text, LINE_START),
                         false => rule.pattern.is_match(text),
                     }
+                    && rule.unless.as_ref().is_none_or(|unless| !unless.is_match(text))
             };
             rules.iter().filter(fits).map(move |rule| {
-                let scope = rule.scope.unwrap_or(rule.outcome.scope());
-                Candidate { kind: rule.outcome, weak: rule.weak, rule: rule.id.clone(), scope, source, text }
+                let kind = match rule.long {
+                    Some(long) if self.is_far(text) => long,
+                    _ => rule.outcome,
+                };
+                let scope = rule.scope.unwrap_or(kind.scope());
+                Candidate { kind, weak: rule.weak, rule: rule.id.clone(), scope, source, text }
             })
         })
     }
@@ -376,9 +393,16 @@ impl<'a> Case<'a> {
         Some(verdict(outcome, scope, source, text, rule))
     }
 
+    /// The text names a time that is no matter of a short window.
+    fn is_far(&self, text: &str) -> bool {
+        let until = reset_time::parse(text, self.now);
+        until.is_some_and(|until| until.duration_since(self.now.timestamp()).unsigned_abs() > Rule::LONG)
+    }
+
     /// When a limit ends: the rejecting notice's own time before any words.
     fn until(&self, kind: OutcomeKind, text: &str) -> Option<Timestamp> {
-        if !matches!(kind, OutcomeKind::RateLimited | OutcomeKind::UsageLimited) {
+        let limits = [OutcomeKind::RateLimited, OutcomeKind::UsageLimited, OutcomeKind::QuotaExhausted];
+        if !limits.contains(&kind) {
             return None;
         }
         let noticed = self.transcript.limit.as_ref().and_then(|notice| notice.resets_at);

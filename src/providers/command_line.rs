@@ -315,9 +315,13 @@ mod tests {
                      --disable plugins --disable shell_snapshot --model m1",
                 ),
             ),
-            ("gemini", "--approval-mode yolo", Some("--approval-mode yolo -m m1 --resume id-7")),
-            ("opencode", "run --auto", Some("run --auto --model m1 -s id-7")),
-            ("cline", "go", None),
+            (
+                "gemini",
+                "--approval-mode yolo -o stream-json",
+                Some("--approval-mode yolo -o stream-json -m m1 --resume id-7"),
+            ),
+            ("opencode", "run --format json --auto", Some("run --format json --auto --model m1 -s id-7")),
+            ("cline", "--json go", None),
         ] {
             assert_eq!(world.args(provider, &request("go")), bare, "{provider}");
             if let Some(all) = all {
@@ -337,7 +341,7 @@ mod tests {
         assert!(!by_stdin.args.contains(&prompt.into()));
         assert_eq!((by_stdin.program, by_stdin.cwd), (world.folder.path().join("claude"), "/lane".into()));
         let by_argument = world.build(world.registry.get("cline").unwrap(), &request(prompt)).unwrap();
-        assert_eq!((by_argument.stdin, by_argument.args), (None, vec![prompt.into()]));
+        assert_eq!((by_argument.stdin, by_argument.args), (None, vec!["--json".into(), prompt.into()]));
     }
 
     #[test]

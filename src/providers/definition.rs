@@ -97,6 +97,12 @@ pub enum OutputFormat {
     ClaudeStreamJson,
     /// `codex exec --json`.
     CodexJsonl,
+    /// `gemini -o stream-json`.
+    GeminiStreamJson,
+    /// `opencode run --format json`.
+    OpencodeJson,
+    /// `cline --json`.
+    ClineJson,
     /// Plain text: the last non-empty line is the final answer.
     Text,
     /// No program at all: a script played in process.
@@ -197,6 +203,11 @@ pub struct Rule {
     pub places: Places,
     /// What it looks like.
     pub pattern: Pattern,
+    /// What it must not look like as well.
+    pub unless: Option<Pattern>,
+    /// What it means instead when the stated wait is longer than [`Rule::LONG`]: some servers say a used-up day
+    /// in the words of a busy minute.
+    pub long: Option<OutcomeKind>,
     /// What the limit applies to, where the outcome's usual scope is wrong.
     pub scope: Option<AccountScope>,
     /// A guess: counts only when nothing else fits.
@@ -205,6 +216,11 @@ pub struct Rule {
     /// The stored conversation is of no use any more: the next attempt starts a fresh one.
     #[serde(default)]
     pub drop_conversation: bool,
+}
+
+impl Rule {
+    /// A wait that is longer is no matter of a short window.
+    pub const LONG: Duration = Duration::from_secs(300);
 }
 
 /// Where a rule looks: at least one place.
@@ -343,7 +359,14 @@ impl Definition {
 impl OutputFormat {
     /// The format has a terminal event: without one the stream was cut, whatever it printed.
     pub fn has_terminal_event(self) -> bool {
-        matches!(self, OutputFormat::ClaudeStreamJson | OutputFormat::CodexJsonl)
+        match self {
+            OutputFormat::ClaudeStreamJson
+            | OutputFormat::CodexJsonl
+            | OutputFormat::GeminiStreamJson
+            | OutputFormat::OpencodeJson
+            | OutputFormat::ClineJson => true,
+            OutputFormat::Text | OutputFormat::Rehearsal => false,
+        }
     }
 }
 
@@ -557,13 +580,13 @@ impl OutcomeKind {
         }
     }
 
-    /// The outcome with its data. `until` is used by limits, `code` and `tail` by what has them.
+    /// The outcome with its data. `until` is used by limits and quotas, `code` and `tail` by what has them.
     pub fn outcome(self, until: Option<jiff::Timestamp>, code: Option<i32>, tail: &str) -> Outcome {
         match self {
             OutcomeKind::Empty => Outcome::Empty,
             OutcomeKind::RateLimited => Outcome::RateLimited { until },
             OutcomeKind::UsageLimited => Outcome::UsageLimited { until },
-            OutcomeKind::QuotaExhausted => Outcome::QuotaExhausted,
+            OutcomeKind::QuotaExhausted => Outcome::QuotaExhausted { until },
             OutcomeKind::Overloaded => Outcome::Overloaded,
             OutcomeKind::AuthFailed => Outcome::AuthFailed,
             OutcomeKind::NetworkDown => Outcome::NetworkDown,

@@ -188,7 +188,9 @@ fn attempt_finished(
         Outcome::Completed { .. } => {
             format!("{provider} is through, {}", short_duration(attempt.duration_ms))
         }
-        Outcome::RateLimited { until: Some(until) } | Outcome::UsageLimited { until: Some(until) } => {
+        Outcome::RateLimited { until: Some(until) }
+        | Outcome::UsageLimited { until: Some(until) }
+        | Outcome::QuotaExhausted { until: Some(until) } => {
             format!("{provider}: {} until {}", attempt.verdict.outcome, at(*until))
         }
         outcome => format!("{provider}: {outcome}, {}", short_duration(attempt.duration_ms)),

@@ -218,7 +218,9 @@ impl Machine {
         let account = self.provider_in_use();
         let times = self.view.accounts.get(&account).map_or(0, |a| a.times);
         let stated = match outcome {
-            Outcome::RateLimited { until } | Outcome::UsageLimited { until } => *until,
+            Outcome::RateLimited { until }
+            | Outcome::UsageLimited { until }
+            | Outcome::QuotaExhausted { until } => *until,
             _ => None,
         };
         let rules = &self.rules;

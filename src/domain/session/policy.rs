@@ -32,7 +32,7 @@ pub fn policy(outcome: &Outcome) -> Policy {
     match outcome {
         Outcome::Completed { .. } | Outcome::CapReached => Policy::Done,
         Outcome::Cancelled => Policy::Again,
-        Outcome::RateLimited { .. } | Outcome::UsageLimited { .. } | Outcome::QuotaExhausted => {
+        Outcome::RateLimited { .. } | Outcome::UsageLimited { .. } | Outcome::QuotaExhausted { .. } => {
             Policy::CoolDown
         }
         Outcome::Overloaded => Policy::Wait(WaitReason::Overloaded),
@@ -76,7 +76,7 @@ pub(super) fn prompt_was_read(outcome: &Outcome) -> bool {
         Outcome::Empty
         | Outcome::RateLimited { .. }
         | Outcome::UsageLimited { .. }
-        | Outcome::QuotaExhausted
+        | Outcome::QuotaExhausted { .. }
         | Outcome::Overloaded
         | Outcome::AuthFailed
         | Outcome::NetworkDown
@@ -93,7 +93,7 @@ pub(super) fn was_turned_away(outcome: &Outcome) -> bool {
         outcome,
         Outcome::RateLimited { .. }
             | Outcome::UsageLimited { .. }
-            | Outcome::QuotaExhausted
+            | Outcome::QuotaExhausted { .. }
             | Outcome::Overloaded
             | Outcome::AuthFailed
             | Outcome::NetworkDown

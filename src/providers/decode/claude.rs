@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::json::{Cursor, Raw, field, is_true, pick, read, start, string, word};
-use super::tail::Tail;
+use super::streams::Streams;
 use super::{
     Decoder, DecoderOptions, ErrorEvent, Fact, LimitNotice, Pending, SAID_MAX, Terminal, Transcript,
 };
@@ -28,8 +28,7 @@ pub(super) struct Claude {
     pending: Pending,
     transcript: Transcript,
     /// Lines of stdout that are no events.
-    stray: Tail,
-    stderr: Tail,
+    streams: Streams,
     /// The last API error that an `assistant` event reported, unless the agent has spoken since.
     api_error: Option<ErrorEvent>,
     /// Cost of the conversation when the last result came, or before this call.
@@ -133,8 +132,7 @@ impl Claude {
         Claude {
             pending: Pending::default(),
             transcript: Transcript::new(OutputFormat::ClaudeStreamJson),
-            stray: Tail::new(16, 48),
-            stderr: Tail::new(0, 64),
+            streams: Streams::new(),
             api_error: None,
             previous_total_usd: options.previous_total_usd,
             last_retry: None,
@@ -407,19 +405,11 @@ impl Claude {
 
 impl Decoder for Claude {
     fn line(&mut self, stream: Stream, line: &[u8], truncated: bool) {
-        self.transcript.counts.add(stream, line, truncated);
-        match stream {
-            Stream::Stderr => self.stderr.push(line),
-            Stream::Stdout => {
-                let line = line.trim_ascii();
-                // The head of an over-long event is no event, and no words of the CLI either.
-                let cut_event = truncated && line.starts_with(b"{");
-                if line.is_empty() || cut_event || (!truncated && self.stdout(line)) {
-                    return;
-                }
-                self.transcript.counts.not_json += 1;
-                self.stray.push(line);
-            }
+        let event = self.streams.sort(&mut self.transcript, stream, line, truncated);
+        if let Some(event) = event
+            && !self.stdout(event)
+        {
+            self.streams.no_event(&mut self.transcript, event);
         }
     }
 
@@ -429,8 +419,7 @@ impl Decoder for Claude {
 
     fn finish(self: Box<Self>, _end: &CallEnd) -> Transcript {
         let mut transcript = self.transcript;
-        transcript.stdout = self.stray.into_lines();
-        transcript.stderr = self.stderr.into_lines();
+        self.streams.into(&mut transcript);
         transcript
     }
 }

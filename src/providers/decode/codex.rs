@@ -9,8 +9,10 @@
 
 use serde::Deserialize;
 
+use super::body::error_of;
 use super::json::{Cursor, Raw, field, pick, read, start, string, word};
-use super::tail::{Tail, cut};
+use super::streams::Streams;
+use super::tail::cut;
 use super::{Decoder, ErrorEvent, Fact, Pending, SAID_MAX, Terminal, Transcript};
 use crate::providers::call::{CallEnd, Stream};
 use crate::providers::definition::OutputFormat;
@@ -20,8 +22,7 @@ use crate::providers::definition::OutputFormat;
 pub(super) struct Codex {
     pending: Pending,
     transcript: Transcript,
-    stray: Tail,
-    stderr: Tail,
+    streams: Streams,
     /// The last agent message as it is written: the final answer, once it is known to be the last.
     answer: Vec<u8>,
     /// Tool items begun, and ended: some kinds are only ever reported at their end.
@@ -74,8 +75,7 @@ impl Codex {
         Codex {
             pending: Pending::default(),
             transcript: Transcript::new(OutputFormat::CodexJsonl),
-            stray: Tail::new(16, 48),
-            stderr: Tail::new(0, 64),
+            streams: Streams::new(),
             answer: Vec::new(),
             tools: [0; 2],
         }
@@ -172,19 +172,11 @@ impl Codex {
 
 impl Decoder for Codex {
     fn line(&mut self, stream: Stream, line: &[u8], truncated: bool) {
-        self.transcript.counts.add(stream, line, truncated);
-        match stream {
-            Stream::Stderr => self.stderr.push(line),
-            Stream::Stdout => {
-                let line = line.trim_ascii();
-                // The head of an over-long event is no event, and no words of the CLI either.
-                let cut_event = truncated && line.starts_with(b"{");
-                if line.is_empty() || cut_event || (!truncated && self.event(line).is_some()) {
-                    return;
-                }
-                self.transcript.counts.not_json += 1;
-                self.stray.push(line);
-            }
+        let event = self.streams.sort(&mut self.transcript, stream, line, truncated);
+        if let Some(event) = event
+            && self.event(event).is_none()
+        {
+            self.streams.no_event(&mut self.transcript, event);
         }
     }
 
@@ -198,39 +190,17 @@ impl Decoder for Codex {
             transcript.set_answer(&answer);
         }
         transcript.tools_used = self.tools[BEGUN].max(self.tools[ENDED]);
-        transcript.stdout = self.stray.into_lines();
-        transcript.stderr = self.stderr.into_lines();
+        self.streams.into(&mut transcript);
         transcript
     }
 }
 
-/// The error of an event: its `error.message`, or its own `message`, with what a JSON body in it says.
+/// The error of an event: its `error`, or its own `message`, with what a JSON body in it says.
 fn failure(line: &[u8]) -> Option<ErrorEvent> {
     let [error, message, status] = pick(line, ["error", "message", "status"])?;
-    let (mut kinds, words) = match error.and_then(body) {
-        Some(found) => found,
-        None => (Vec::new(), string(message).unwrap_or_default()),
-    };
-    let message = match body(words.trim().as_bytes()) {
-        Some((inner, message)) => {
-            kinds.extend(inner);
-            message
-        }
-        None => words,
-    };
-    let status = read(status).or_else(|| status_in(&message));
-    Some(ErrorEvent::new(kinds, status, &message))
-}
-
-/// Kinds and message of a JSON error body, as servers send it: `{"error": {...}}`, `{"detail": "..."}`, or the
-/// inner part alone.
-fn body(json: &[u8]) -> Option<(Vec<String>, String)> {
-    let outer = json.starts_with(b"{").then_some(json)?;
-    let [error, detail] = pick(outer, ["error", "detail"])?;
-    let [kind, code, message] = pick(error.unwrap_or(outer), ["type", "code", "message"])?;
-    let message = string(message).or_else(|| string(detail))?;
-    let kinds = [kind, code].into_iter().map(word).filter(|kind| !kind.is_empty());
-    Some((kinds.map(str::to_owned).collect(), message))
+    let told = error.or(message).and_then(error_of).unwrap_or_default();
+    let status = read(status).or(told.status).or_else(|| status_in(&told.message));
+    Some(ErrorEvent { status, ..told })
 }
 
 /// Attempt and cause of «Reconnecting... 2/5 (cause)».

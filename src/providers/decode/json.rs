@@ -261,7 +261,7 @@ fn inner<'a>(raw: Raw<'a>) -> Option<&'a [u8]> {
 
 /// JSON text with each surrogate escape that has no partner replaced by `\ufffd`, which serde_json would refuse,
 /// and without raw control characters.
-fn repaired(json: &str) -> Cow<'_, str> {
+pub(super) fn repaired(json: &str) -> Cow<'_, str> {
     let bytes = json.as_bytes();
     let mut out = String::new();
     let mut copied = 0;

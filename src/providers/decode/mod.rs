@@ -1,8 +1,13 @@
 //! From output lines to facts, and at the end to a [`Transcript`].
 
+mod body;
 mod claude;
+mod cline;
 mod codex;
+mod gemini;
 mod json;
+mod opencode;
+mod streams;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -76,6 +81,9 @@ pub fn decoder(format: OutputFormat, options: DecoderOptions) -> Option<Box<dyn 
     match format {
         OutputFormat::ClaudeStreamJson => Some(Box::new(claude::Claude::new(options))),
         OutputFormat::CodexJsonl => Some(Box::new(codex::Codex::new())),
+        OutputFormat::GeminiStreamJson => Some(Box::new(gemini::Gemini::new())),
+        OutputFormat::OpencodeJson => Some(Box::new(opencode::Opencode::new())),
+        OutputFormat::ClineJson => Some(Box::new(cline::Cline::new())),
         OutputFormat::Text => Some(Box::new(text::Text::new())),
         OutputFormat::Rehearsal => None,
     }

@@ -219,7 +219,7 @@ fn codex_reads_error_bodies_and_status_out_of_words() {
     let body = failed(r#"{"error":{"message":"too much","type":"tokens","code":"rate_limit_exceeded"}}"#);
     assert_eq!(
         (body.message.as_str(), body.kinds.join(",").as_str()),
-        ("too much", "tokens,rate_limit_exceeded")
+        ("too much", "rate_limit_exceeded,tokens")
     );
     assert_eq!(failed("unexpected status 529 <unknown status code>: Overloaded").status, Some(529));
     assert_eq!(failed("exceeded retry limit, last status: 429 Too Many Requests").status, Some(429));
@@ -238,6 +238,9 @@ proptest! {
         json in prop::collection::vec("\\{\"type\":\"(assistant|user|result|system|error|item.completed)\",\"[a-z_]{1,12}\":[\\[\\]{}\",:a-z0-9\\\\u]{0,30}\\}", 0..6),
     ) {
         for (format, last) in [
+            (OutputFormat::GeminiStreamJson, &br#"{"type":"result","status":"success"}"#[..]),
+            (OutputFormat::OpencodeJson, br#"{"type":"step_finish","part":{"reason":"stop"}}"#),
+            (OutputFormat::ClineJson, br#"{"type":"run_result","finishReason":"completed","text":""}"#),
             (OutputFormat::ClaudeStreamJson, SUCCESS),
             (OutputFormat::CodexJsonl, &br#"{"type":"turn.completed"}"#[..]),
             (OutputFormat::Text, &b"done"[..]),

@@ -150,7 +150,7 @@ fn messages_are_delivered_with_the_attempt_that_read_them_once_and_in_order() {
         Outcome::Empty,
         Outcome::RateLimited { until: None },
         Outcome::UsageLimited { until: None },
-        Outcome::QuotaExhausted,
+        Outcome::QuotaExhausted { until: None },
         Outcome::Overloaded,
         Outcome::AuthFailed,
         Outcome::NetworkDown,

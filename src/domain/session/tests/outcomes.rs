@@ -15,7 +15,7 @@ fn all() -> Vec<Outcome> {
         Outcome::Empty,
         Outcome::RateLimited { until: None },
         Outcome::UsageLimited { until: None },
-        Outcome::QuotaExhausted,
+        Outcome::QuotaExhausted { until: None },
         Outcome::Overloaded,
         Outcome::AuthFailed,
         Outcome::NetworkDown,
@@ -63,7 +63,7 @@ fn without_a_fallback_limits_are_waited_for_and_the_rest_asks_for_a_person() {
     for (outcome, phase) in [
         (Outcome::RateLimited { until: None }, "waiting/rate_limited"),
         (Outcome::UsageLimited { until: None }, "waiting/rate_limited"),
-        (Outcome::QuotaExhausted, "waiting/rate_limited"),
+        (Outcome::QuotaExhausted { until: None }, "waiting/rate_limited"),
         (Outcome::AuthFailed, "paused/auth_required"),
         (Outcome::ModelUnavailable, "paused/provider_unavailable"),
         (Outcome::NotRunnable, "paused/provider_unavailable"),

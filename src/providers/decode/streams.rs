@@ -1,0 +1,60 @@
+//! What all formats of JSON lines have in common: events on stdout, other words around them, stderr.
+
+use super::Transcript;
+use super::tail::Tail;
+use crate::providers::call::Stream;
+
+/// Lines that are no events.
+#[derive(Debug)]
+pub(super) struct Streams {
+    /// Lines of stdout that are no event: the CLI's own words.
+    stray: Tail,
+    stderr: Tail,
+}
+
+// === impl Streams ===
+
+impl Streams {
+    pub(super) fn new() -> Self {
+        Streams { stray: Tail::new(16, 48), stderr: Tail::new(0, 64) }
+    }
+
+    /// Counts a line and gives it back when it may be an event.
+    pub(super) fn sort<'a>(
+        &mut self,
+        transcript: &mut Transcript,
+        stream: Stream,
+        line: &'a [u8],
+        truncated: bool,
+    ) -> Option<&'a [u8]> {
+        transcript.counts.add(stream, line, truncated);
+        if stream == Stream::Stderr {
+            self.stderr.push(line);
+            return None;
+        }
+        let line = line.trim_ascii();
+        if line.is_empty() {
+            return None;
+        }
+        if truncated {
+            // The head of an over-long event is no event, and no words of the CLI either.
+            if !line.starts_with(b"{") {
+                self.no_event(transcript, line);
+            }
+            return None;
+        }
+        Some(line)
+    }
+
+    /// A line of stdout turned out to be no event.
+    pub(super) fn no_event(&mut self, transcript: &mut Transcript, line: &[u8]) {
+        transcript.counts.not_json += 1;
+        self.stray.push(line);
+    }
+
+    /// The end.
+    pub(super) fn into(self, transcript: &mut Transcript) {
+        transcript.stdout = self.stray.into_lines();
+        transcript.stderr = self.stderr.into_lines();
+    }
+}
