@@ -1,4 +1,4 @@
-//! The real Claude Code and Codex, driven by Longhaul against a small model API on loopback.
+//! The real Claude Code, Codex and Gemini CLI, driven by Longhaul against a small model API on loopback.
 //!
 //! `LONGHAUL_TEST_PEERS=1 cargo test --test real_clients` installs them first; CI always does.
 
@@ -37,38 +37,8 @@ fn world_with(peer: Peer, program: &Path) -> World {
     world.config(
         "[[gates.commands]]\nname = \"parts\"\nrun = \"test -f part1.txt -a -f part2.txt -a -f part3.txt\"\n",
     );
-    std::os::unix::fs::symlink(program, world.home().join("bin").join(peer.program())).unwrap();
+    peer.installs(&world, program);
     world
-}
-
-/// What the CLI needs to find the API.
-fn connect(world: &mut World, peer: Peer, api: &FakeApi) {
-    match peer {
-        Peer::Claude => {
-            world.set("ANTHROPIC_BASE_URL", api.url());
-            world.set("ANTHROPIC_API_KEY", "sk-ant-loopback-0000000000");
-            world.set("CLAUDE_CONFIG_DIR", world.home().join(".claude"));
-            // Claude Code refuses to work without asking when it is root, unless it is told of a sandbox.
-            world.set("IS_SANDBOX", "1");
-        }
-        Peer::Codex => {
-            let home = world.home().join(".codex");
-            std::fs::create_dir_all(&home).unwrap();
-            let config = format!(
-                "model = \"gpt-5.1-codex\"\nmodel_provider = \"fake\"\ncheck_for_update_on_startup = false\n\
-                 [analytics]\nenabled = false\n[model_providers.fake]\nname = \"fake\"\n\
-                 base_url = \"{}/v1\"\nenv_key = \"OPENAI_API_KEY\"\nwire_api = \"responses\"\n",
-                api.url()
-            );
-            std::fs::write(home.join("config.toml"), config).unwrap();
-            // Codex tells tokens but no cost; what a model costs is a user's to say.
-            let price =
-                format!("[prices.\"{}\"]\ninput = 1.25\noutput = 10.0\ncache_read = 0.125\n", peer.model());
-            world.write(".longhaul/providers/codex.toml", price);
-            world.set("CODEX_HOME", &home);
-            world.set("OPENAI_API_KEY", "sk-loopback-0000000000");
-        }
-    }
 }
 
 /// The CLI alone: when this fails, the other tests of this file say nothing about Longhaul.
@@ -76,7 +46,7 @@ fn alone(peer: Peer, args: &str) {
     let Some(program) = peer.find() else { return };
     let mut world = world_with(peer, &program);
     let api = FakeApi::start(three_iterations(world.project()));
-    connect(&mut world, peer, &api);
+    peer.connects(&mut world, &api);
     let mut command: Command = world.program(&program);
     command.args(words(args)).arg("Write part 1");
     let ended = Running::spawn(command).wait().ok();
@@ -101,12 +71,17 @@ fn codex_works_with_the_fake_api() {
     );
 }
 
+#[test]
+fn gemini_works_with_the_fake_api() {
+    alone(Peer::Gemini, "--skip-trust -m gemini-2.5-pro --approval-mode yolo -o text -p");
+}
+
 /// Longhaul drives the CLI for three iterations.
 fn driven(peer: Peer) {
     let Some(program) = peer.find() else { return };
     let mut world = world_with(peer, &program);
     let api = FakeApi::start(three_iterations(world.project()));
-    connect(&mut world, peer, &api);
+    peer.connects(&mut world, &api);
 
     let run = format!(
         "run SPEC.md --json --max-iterations 5 --provider {} --model {}",
@@ -155,4 +130,9 @@ fn claude_builds_in_three_iterations() {
 #[test]
 fn codex_builds_in_three_iterations() {
     driven(Peer::Codex);
+}
+
+#[test]
+fn gemini_builds_in_three_iterations() {
+    driven(Peer::Gemini);
 }

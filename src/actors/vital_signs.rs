@@ -9,9 +9,9 @@ use tokio::time::Instant;
 use crate::process::{Activity, Call, TreeUsage};
 use crate::providers::call::OurReason;
 
-/// A tree that used this share of one core since the last sample is at work. A parked CLI uses about a hundredth, a
-/// working one a third.
-const WORKING: f64 = 0.02;
+/// A tree that used this share of one core since the last sample is at work. A parked CLI uses about a hundredth, and
+/// up to a thirtieth when it collects its garbage every few seconds, as Claude Code does; a working one a third.
+const WORKING: f64 = 0.05;
 
 /// Time limits of a call. None: no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

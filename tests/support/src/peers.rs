@@ -3,6 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::World;
+use crate::api::FakeApi;
+
 /// A CLI from npm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Peer {
@@ -10,6 +13,8 @@ pub enum Peer {
     Claude,
     /// Codex.
     Codex,
+    /// Gemini CLI.
+    Gemini,
 }
 
 impl Peer {
@@ -18,6 +23,7 @@ impl Peer {
         match self {
             Peer::Claude => "claude",
             Peer::Codex => "codex",
+            Peer::Gemini => "gemini",
         }
     }
 
@@ -26,6 +32,7 @@ impl Peer {
         match self {
             Peer::Claude => "claude-sonnet-4-5",
             Peer::Codex => "gpt-5.1-codex",
+            Peer::Gemini => "gemini-2.5-pro",
         }
     }
 
@@ -33,6 +40,7 @@ impl Peer {
         match self {
             Peer::Claude => ("@anthropic-ai/claude-code", "2.1.332"),
             Peer::Codex => ("@openai/codex", "0.171.0"),
+            Peer::Gemini => ("@google/gemini-cli", "0.61.0"),
         }
     }
 
@@ -77,6 +85,53 @@ impl Peer {
         Some(program)
     }
 
+    /// Puts the CLI on the world's `PATH`.
+    pub fn installs(self, world: &World, program: &Path) {
+        std::os::unix::fs::symlink(program, world.home().join("bin").join(self.program()))
+            .expect("a link to the CLI");
+    }
+
+    /// Gives the world what the CLI needs to find the API, its own retries cut to none.
+    pub fn connects(self, world: &mut World, api: &FakeApi) {
+        // What a model costs is a user's to say where the CLI tells tokens alone.
+        let price =
+            format!("[prices.\"{}\"]\ninput = 1.25\noutput = 10.0\ncache_read = 0.125\n", self.model());
+        match self {
+            Peer::Claude => {
+                world.set("ANTHROPIC_BASE_URL", api.url());
+                world.set("ANTHROPIC_API_KEY", "sk-ant-loopback-0000000000");
+                world.set("CLAUDE_CONFIG_DIR", world.home().join(".claude"));
+                world.set("CLAUDE_CODE_MAX_RETRIES", "0");
+                // Claude Code refuses to work without asking when it is root, unless it is told of a sandbox.
+                world.set("IS_SANDBOX", "1");
+            }
+            Peer::Codex => {
+                let home = world.home().join(".codex");
+                let config = format!(
+                    "model = \"{}\"\nmodel_provider = \"fake\"\ncheck_for_update_on_startup = false\n\
+                     [analytics]\nenabled = false\n[model_providers.fake]\nname = \"fake\"\n\
+                     base_url = \"{}/v1\"\nenv_key = \"OPENAI_API_KEY\"\nwire_api = \"responses\"\n\
+                     request_max_retries = 0\nstream_max_retries = 0\n",
+                    self.model(),
+                    api.url()
+                );
+                write(&home.join("config.toml"), &config);
+                world.write(".longhaul/providers/codex.toml", price);
+                world.set("CODEX_HOME", &home);
+                world.set("OPENAI_API_KEY", "sk-loopback-0000000000");
+            }
+            Peer::Gemini => {
+                let settings = r#"{"general":{"enableAutoUpdate":false,"disableUpdateNag":true,"maxAttempts":1},
+                    "privacy":{"usageStatisticsEnabled":false},"telemetry":{"enabled":false},
+                    "security":{"auth":{"selectedType":"gemini-api-key"}}}"#;
+                write(&world.home().join(".gemini/settings.json"), settings);
+                world.write(".longhaul/providers/gemini.toml", price);
+                world.set("GOOGLE_GEMINI_BASE_URL", api.url());
+                world.set("GEMINI_API_KEY", "loopback-0000000000");
+            }
+        }
+    }
+
     /// Whether this is the pinned version and runs here.
     fn runs(self, program: &Path) -> bool {
         let output = Command::new(program).arg("--version").output();
@@ -84,6 +139,11 @@ impl Peer {
             o.status.success() && String::from_utf8_lossy(&o.stdout).contains(self.package().1)
         })
     }
+}
+
+fn write(file: &Path, text: &str) {
+    std::fs::create_dir_all(file.parent().expect("a folder")).expect("the CLI's folder");
+    std::fs::write(file, text).expect("the CLI's settings");
 }
 
 /// `LONGHAUL_PEERS`, else a folder in `target/`, which git does not see and a build does not clean.

@@ -104,7 +104,8 @@ impl Wire {
     }
 
     pub(super) fn event(&mut self, name: &str, data: &Value) -> io::Result<()> {
-        let event = format!("event: {name}\ndata: {data}\n\n");
+        let name = if name.is_empty() { String::new() } else { format!("event: {name}\n") };
+        let event = format!("{name}data: {data}\n\n");
         self.output.write_all(format!("{:x}\r\n{event}\r\n", event.len()).as_bytes())
     }
 

@@ -1,10 +1,11 @@
-//! A small model API on loopback, for the real CLIs: Anthropic Messages and OpenAI Responses.
+//! A small model API on loopback, for the real CLIs: Anthropic Messages, OpenAI Responses and Gemini.
 //!
 //! It plays a script: each request that offers tools takes the next [`Turn`]; requests without tools (titles,
 //! summaries) get a short text. A turn asks for a file or a command, and the server calls whichever tool the
 //! client offers for that. Faults cut, stall or refuse.
 
 mod anthropic;
+mod gemini;
 mod http;
 mod openai;
 mod tools;
@@ -60,6 +61,12 @@ pub struct Usage {
 pub enum Fault {
     /// An HTTP status with a message in the protocol's own error shape, and more headers.
     Status(u16, &'static str, Vec<(&'static str, String)>),
+    /// An HTTP status with this body.
+    Body(u16, Value),
+    /// The answer ends in order after this many events, though it is not complete.
+    Truncate(usize),
+    /// Nothing is said at all.
+    Empty,
     /// The connection closes after this many events.
     Cut(usize),
     /// Silence after this many events, until the client goes.
@@ -90,6 +97,8 @@ pub struct FakeApi {
 struct State {
     turns: Vec<Turn>,
     seen: Mutex<Vec<Seen>>,
+    /// What goes wrong with every answer for now.
+    broken: Mutex<Option<Fault>>,
 }
 
 /// One wire protocol: the events of a streamed answer, and the whole answer.
@@ -102,6 +111,7 @@ struct Answer {
 enum Protocol {
     Anthropic,
     OpenAi,
+    Gemini,
 }
 
 // === impl Turn ===
@@ -141,7 +151,7 @@ impl FakeApi {
     pub fn start(turns: Vec<Turn>) -> FakeApi {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
         let address = listener.local_addr().expect("a bound port has an address");
-        let state = Arc::new(State { turns, seen: Mutex::new(Vec::new()) });
+        let state = Arc::new(State { turns, seen: Mutex::new(Vec::new()), broken: Mutex::new(None) });
         let shared = Arc::clone(&state);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -157,6 +167,16 @@ impl FakeApi {
         format!("http://{}", self.address)
     }
 
+    /// Every answer of the model goes wrong in this way, until it is mended.
+    pub fn breaks(&self, fault: Fault) {
+        *self.state.broken() = Some(fault);
+    }
+
+    /// Answers come as the script says.
+    pub fn is_mended(&self) {
+        *self.state.broken() = None;
+    }
+
     /// Every request so far.
     pub fn seen(&self) -> Vec<Seen> {
         self.state.seen().clone()
@@ -168,6 +188,10 @@ impl FakeApi {
 impl State {
     fn seen(&self) -> MutexGuard<'_, Vec<Seen>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn broken(&self) -> MutexGuard<'_, Option<Fault>> {
+        self.broken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn serve(&self, stream: TcpStream) {
@@ -186,12 +210,19 @@ impl State {
         let protocol = match path.rsplit('/').next() {
             Some("messages") if request.method == "POST" => Protocol::Anthropic,
             Some("responses") if request.method == "POST" => Protocol::OpenAi,
+            Some(name) if name.ends_with(":streamGenerateContent") || name.ends_with(":generateContent") => {
+                Protocol::Gemini
+            }
             _ => {
                 self.note(request, None);
                 return wire.reply(request, &other(&request.method, path)).map(|()| true);
             }
         };
-        let main = !tools::names(&request.body).is_empty();
+        let streams = match protocol {
+            Protocol::Gemini => path.ends_with(":streamGenerateContent"),
+            _ => request.body["stream"] == json!(true),
+        };
+        let main = !tools::names(&request.body).is_empty() && (streams || protocol != Protocol::Gemini);
         let (number, turn) = self.take_turn(request, main);
         match &turn.fault {
             Some(Fault::Drop) => return Ok(false),
@@ -200,29 +231,34 @@ impl State {
                     Reply { code: *code, headers: headers.clone(), body: error(protocol, *code, message) };
                 return wire.reply(request, &reply).map(|()| true);
             }
+            Some(Fault::Body(code, body)) => {
+                let reply = Reply { code: *code, headers: Vec::new(), body: body.clone() };
+                return wire.reply(request, &reply).map(|()| true);
+            }
             _ => {}
         }
         let answer = match protocol {
             Protocol::Anthropic => anthropic::answer(&turn, &request.body, number),
             Protocol::OpenAi => openai::answer(&turn, &request.body, number),
+            Protocol::Gemini => gemini::answer(&turn, &request.body, number),
         };
-        if request.body["stream"] != json!(true) {
+        if !streams {
             return match turn.fault {
-                None => wire.reply(request, &Reply::ok(answer.whole)).map(|()| true),
+                None | Some(Fault::Empty) => wire.reply(request, &Reply::ok(answer.whole)).map(|()| true),
                 Some(Fault::Stall(_)) => wire.hold().map(|()| false),
                 Some(_) => Ok(false),
             };
         }
         wire.begin_stream()?;
         let limit = match turn.fault {
-            Some(Fault::Cut(after) | Fault::Stall(after)) => after,
+            Some(Fault::Cut(after) | Fault::Stall(after) | Fault::Truncate(after)) => after,
             _ => usize::MAX,
         };
         for (name, data) in answer.events.iter().take(limit) {
             wire.event(name, data)?;
         }
         match turn.fault {
-            None => wire.end_stream().map(|()| true),
+            None | Some(Fault::Truncate(_) | Fault::Empty) => wire.end_stream().map(|()| true),
             Some(Fault::Stall(_)) => wire.hold().map(|()| false),
             Some(_) => Ok(false),
         }
@@ -235,6 +271,13 @@ impl State {
         }
         let turn = self.seen().iter().filter(|s| s.turn.is_some()).count();
         let number = self.note(request, Some(turn));
+        if let Some(fault) = self.broken().clone() {
+            let turn = match fault {
+                Fault::Empty => Turn { fault: Some(fault), ..Turn::default() },
+                fault => Turn::fails(fault),
+            };
+            return (number, turn);
+        }
         (number, self.turns.get(turn).cloned().unwrap_or_else(|| Turn::says("done")))
     }
 
@@ -277,6 +320,18 @@ fn error(protocol: Protocol, code: u16, message: &str) -> Value {
             _ => "api_error",
         };
         return json!({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_fake"});
+    }
+    if protocol == Protocol::Gemini {
+        let status = match code {
+            400 => "INVALID_ARGUMENT",
+            401 => "UNAUTHENTICATED",
+            403 => "PERMISSION_DENIED",
+            404 => "NOT_FOUND",
+            429 => "RESOURCE_EXHAUSTED",
+            500 => "INTERNAL",
+            _ => "UNAVAILABLE",
+        };
+        return json!({"error": {"code": code, "message": message, "status": status}});
     }
     let (kind, reason) = match code {
         401 => ("invalid_request_error", json!("invalid_api_key")),

@@ -7,7 +7,8 @@ use super::{Call, Turn};
 /// Tools that write a file, best first.
 const WRITERS: [&str; 3] = ["Write", "write_file", "apply_patch"];
 /// Tools that run a command, best first.
-const SHELLS: [&str; 5] = ["Bash", "exec_command", "shell_command", "shell", "local_shell"];
+const SHELLS: [&str; 6] =
+    ["Bash", "exec_command", "shell_command", "shell", "local_shell", "run_shell_command"];
 
 /// A call by the client's own name.
 pub(super) struct ToolCall {
@@ -19,8 +20,16 @@ pub(super) struct ToolCall {
 
 /// The names of all tools that a request offers.
 pub(super) fn names(body: &Value) -> Vec<&str> {
+    declared(body).filter_map(|t| t["name"].as_str().or(t["type"].as_str())).collect()
+}
+
+/// Each tool's declaration; Gemini's stand one level deeper.
+fn declared(body: &Value) -> impl Iterator<Item = &Value> {
     let tools = body["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
-    tools.iter().filter_map(|t| t["name"].as_str().or(t["type"].as_str())).collect()
+    tools.iter().flat_map(|tool| match tool["functionDeclarations"].as_array() {
+        Some(inner) => inner.as_slice(),
+        None => std::slice::from_ref(tool),
+    })
 }
 
 /// The calls of a turn, in the client's terms.
@@ -40,7 +49,7 @@ fn map(call: &Call, body: &Value) -> Option<ToolCall> {
                 Some(ToolCall { input: json!({"input": patch}), free_text: free.then_some(patch), name })
             }
             Some(name) => {
-                let fields = &tool(body, &name)["input_schema"]["properties"];
+                let fields = &schema(tool(body, &name))["properties"];
                 let key =
                     ["file_path", "path"].into_iter().find(|k| fields.get(k).is_some()).unwrap_or("path");
                 Some(ToolCall { input: json!({key: path, "content": content}), free_text: None, name })
@@ -51,10 +60,7 @@ fn map(call: &Call, body: &Value) -> Option<ToolCall> {
         },
         Call::Shell(command) => {
             let name = first(&SHELLS)?;
-            let tool = tool(body, &name);
-            let schema =
-                if tool["input_schema"].is_object() { &tool["input_schema"] } else { &tool["parameters"] };
-            let fields = &schema["properties"];
+            let fields = &schema(tool(body, &name))["properties"];
             let list = name == "local_shell" || fields["command"]["type"] == json!("array");
             let input = if list {
                 json!({"command": ["bash", "-lc", command]})
@@ -69,6 +75,11 @@ fn map(call: &Call, body: &Value) -> Option<ToolCall> {
 }
 
 fn tool<'a>(body: &'a Value, name: &str) -> &'a Value {
-    let tools = body["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
-    tools.iter().find(|t| t["name"].as_str() == Some(name)).unwrap_or(&Value::Null)
+    declared(body).find(|t| t["name"].as_str() == Some(name)).unwrap_or(&Value::Null)
+}
+
+/// What a tool takes; each protocol has its own name for that.
+fn schema(tool: &Value) -> &Value {
+    let names = ["input_schema", "parametersJsonSchema", "parameters"];
+    names.iter().map(|name| &tool[*name]).find(|schema| schema.is_object()).unwrap_or(&Value::Null)
 }
