@@ -347,8 +347,39 @@ pub enum ProviderCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Say of each whether it is installed, in which version, and whether it can answer
+    Check(CheckArgs),
+    /// Log in with the CLI's own command
+    Login {
+        /// Its name
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+    /// Log out with the CLI's own command
+    Logout {
+        /// Its name
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
     /// Say what a recorded call came to, and why; nothing is written
     Classify(ClassifyArgs),
+}
+
+/// `provider check`
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "Examples:
+  longhaul provider check                  those of the failover chain
+  longhaul provider check claude --probe   and let it answer one short question, which may cost a cent")]
+pub struct CheckArgs {
+    /// Whom to look at; by default those of the failover chain
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Let each answer one short question: costs what that costs
+    #[arg(long)]
+    pub probe: bool,
+    /// Print JSON on stdout
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `provider classify`
@@ -488,6 +519,7 @@ impl Cli {
             | Command::Provider(
                 ProviderCommand::List(JsonArgs { json })
                 | ProviderCommand::Use { json, .. }
+                | ProviderCommand::Check(CheckArgs { json, .. })
                 | ProviderCommand::Classify(ClassifyArgs { json, .. }),
             )
             | Command::Config(
@@ -495,7 +527,10 @@ impl Cli {
                 | ConfigCommand::Get { json, .. }
                 | ConfigCommand::Check { json, .. },
             ) => *json,
-            Command::Demo(_) | Command::Config(ConfigCommand::Set { .. }) | Command::Completions(_) => false,
+            Command::Demo(_)
+            | Command::Config(ConfigCommand::Set { .. })
+            | Command::Completions(_)
+            | Command::Provider(ProviderCommand::Login { .. } | ProviderCommand::Logout { .. }) => false,
         }
     }
 }

@@ -12,6 +12,7 @@ use super::args::ClassifyArgs;
 use super::error::{CliError, ErrorKind, ExitCode};
 use super::output::{Output, Style, plain};
 use super::project::Project;
+use super::provider::known;
 use crate::domain::outcome::{Exit, Outcome, Verdict};
 use crate::process::{Line, MAX_LINE, read_lines};
 use crate::providers::call::{CallEnd, OurReason, Stream};
@@ -28,15 +29,7 @@ pub(super) fn classify(
     output: &mut Output,
 ) -> Result<ExitCode, CliError> {
     let registry = project.registry()?;
-    let Some(definition) = registry.get(&args.provider) else {
-        let unknown = CliError::usage(format!("there is no provider `{}`", args.provider));
-        let unknown = match registry.suggest(&args.provider) {
-            Some(near) => unknown.hinted(format!("did you mean `{near}`?")),
-            None => unknown,
-        };
-        let names = registry.names().collect::<Vec<_>>().join(", ");
-        return Err(unknown.hinted(format!("the providers are: {names}")));
-    };
+    let definition = known(&registry, &args.provider)?;
     let Some(mut decoder) = decoder(definition.output, DecoderOptions::default()) else {
         return Err(CliError::usage(format!("`{}` runs in process and prints nothing", definition.name)));
     };

@@ -1,4 +1,4 @@
-//! `longhaul provider list|use|classify`
+//! `longhaul provider list|use|check|login|logout|classify`
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -9,11 +9,14 @@ use serde_json::json;
 
 use super::args::ProviderCommand;
 use super::classify::classify;
+use super::doctor;
 use super::error::{CliError, ErrorKind, ExitCode};
 use super::format;
 use super::output::{Output, Style, plain};
 use super::project::Project;
 use crate::config::{self, Config};
+use crate::domain::outcome::Exit;
+use crate::process::{CallSpec, run_in_terminal};
 use crate::providers::command_line::{self, BuildError, Host};
 use crate::providers::definition::{Definition, OutputFormat};
 use crate::providers::registry::Registry;
@@ -58,6 +61,9 @@ pub fn provider(
     match command {
         ProviderCommand::List(arguments) => list(arguments.json, project, output),
         ProviderCommand::Use { name, json } => choose(name, *json, project, output),
+        ProviderCommand::Check(args) => doctor::check_providers(args, project, output),
+        ProviderCommand::Login { name } => credential_command(name, Login::In, project, output),
+        ProviderCommand::Logout { name } => credential_command(name, Login::Out, project, output),
         ProviderCommand::Classify(args) => classify(args, project, output),
     }
 }
@@ -190,6 +196,81 @@ fn format_name(format: OutputFormat) -> &'static str {
     }
 }
 
+/// The provider of this name.
+///
+/// # Errors
+/// There is none; what it may have meant, and which there are.
+pub(super) fn known<'a>(registry: &'a Registry, name: &str) -> Result<&'a Definition, CliError> {
+    registry.get(name).ok_or_else(|| {
+        let names = registry.names().collect::<Vec<_>>().join(", ");
+        let unknown = CliError::new(ErrorKind::Config, format!("there is no provider `{name}`"));
+        let unknown = match registry.suggest(name) {
+            Some(near) => unknown.hinted(format!("did you mean `{near}`?")),
+            None => unknown,
+        };
+        unknown.hinted(format!("the providers are: {names}"))
+    })
+}
+
+// === login, logout ===
+
+/// Which way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Login {
+    In,
+    Out,
+}
+
+/// Runs the CLI's own command in the terminal of the person.
+fn credential_command(
+    name: &str,
+    way: Login,
+    project: &Project,
+    output: &mut Output,
+) -> Result<ExitCode, CliError> {
+    let config = project.config_or_defaults(output)?;
+    let registry = project.registry()?;
+    let definition = known(&registry, name)?;
+    let args = match way {
+        Login::In => &definition.login_args,
+        Login::Out => &definition.logout_args,
+    };
+    if args.is_empty() {
+        let what = if way == Login::In { "log in" } else { "log out" };
+        let none = CliError::usage(format!("`{name}` has no command of its own to {what}"));
+        return Err(match (&definition.login, way) {
+            (Some(how), Login::In) => none.hinted(format!("instead: {how}")),
+            _ => none.hinted("remove its key from your environment, or its credential file"),
+        });
+    }
+    let found = find(definition, &config, project).map_err(|problem| {
+        let unusable =
+            CliError::new(ErrorKind::ProviderUnusable, format!("`{name}` cannot be used: {problem}"));
+        match &definition.install {
+            Some(how) => unusable.hinted(format!("install it with: {how}")),
+            None => unusable,
+        }
+    })?;
+    let mut argv = vec![found.into_os_string()];
+    argv.extend(args.iter().map(OsString::from));
+    let env = env(project, &config, name).into_iter().collect();
+    let spec = CallSpec { argv, env, cwd: project.paths.root.clone(), stdin: Vec::new() };
+    let exit = run_in_terminal(&spec)
+        .map_err(|error| CliError::failed_to(format!("run {}: {error}", spec.program().display())))?;
+    if !exit.success() {
+        let how = match exit {
+            Exit::Code(code) => format!("exit code {code}"),
+            Exit::Signal(signal) => format!("signal {signal}"),
+        };
+        return Err(CliError::new(ErrorKind::Failed, format!("{name} ended with {how}")));
+    }
+    output.notice(match way {
+        Login::In => format!("logged in; `longhaul provider check {name} --probe` asks it a question"),
+        Login::Out => "logged out".to_owned(),
+    });
+    Ok(ExitCode::Done)
+}
+
 // === use ===
 
 fn choose(name: &str, as_json: bool, project: &Project, output: &mut Output) -> Result<ExitCode, CliError> {
@@ -197,16 +278,7 @@ fn choose(name: &str, as_json: bool, project: &Project, output: &mut Output) -> 
     let sources = project.sources();
     let before = config::load(&sources)?.config;
     let registry = project.registry()?;
-    let Some(definition) = registry.get(name) else {
-        let names = registry.names().collect::<Vec<_>>().join(", ");
-        let unknown =
-            CliError::new(ErrorKind::Config, format!("there is no provider `{name}`; nothing was changed"));
-        let unknown = match registry.suggest(name) {
-            Some(near) => unknown.hinted(format!("did you mean `{near}`?")),
-            None => unknown,
-        };
-        return Err(unknown.hinted(format!("the providers are: {names}")));
-    };
+    let definition = known(&registry, name)?;
     if let Err(problem) = find(definition, &before, project) {
         let message = format!("provider `{name}` cannot be used: {problem}; nothing was changed");
         let unusable = CliError::new(ErrorKind::ProviderUnusable, message);
@@ -354,5 +426,24 @@ mod tests {
         assert!(run(&project, "use claude").2.starts_with("`claude` was the provider already"));
         std::fs::write(project.paths.dot.join(SCRIPT), "").unwrap();
         assert_eq!(run(&project, "use rehearsal").0, Ok(ExitCode::Done));
+    }
+
+    #[test]
+    fn log_in_and_out_are_the_clis_own() {
+        let (dir, project) = project();
+        let said = dir.path().join("said");
+        let script = format!("#!/bin/sh\necho \"$@\" >> {}\n[ \"$2\" = login ]\n", said.display());
+        std::fs::write(dir.path().join("bin/claude"), script).unwrap();
+        assert_eq!(run(&project, "login claude").0, Ok(ExitCode::Done));
+        let error = run(&project, "logout claude").0.unwrap_err();
+        assert_eq!(
+            (error.kind.exit_code(), error.message.as_str()),
+            (ExitCode::Failed, "claude ended with exit code 1")
+        );
+        assert_eq!(std::fs::read_to_string(said).unwrap(), "auth login\nauth logout\n");
+        let error = run(&project, "login gemini").0.unwrap_err();
+        assert!(error.message.contains("no command of its own") && error.hints[0].contains("GEMINI_API_KEY"));
+        let error = run(&project, "login codex").0.unwrap_err();
+        assert_eq!(error.kind.exit_code(), ExitCode::ProviderUnusable);
     }
 }

@@ -58,7 +58,7 @@ pub use log::AttemptLog;
 pub use output::{
     Activity, LineSink, MAX_LINE, PumpStop, Pumped, RawLog, StopSignal, Stream, StreamEnd, pump,
 };
-pub use probe::{CAPTURE_LIMIT, CaptureError, Captured, run_capture};
+pub use probe::{CAPTURE_LIMIT, CaptureError, Captured, run_capture, run_in_terminal};
 pub use spec::CallSpec;
 pub use supervisor::Keeper;
 pub use sweep::{FoundBy, Swept, Targets, sweep};

@@ -51,6 +51,8 @@ pub enum CaptureError {
         program: String,
         /// The time it had.
         limit: Duration,
+        /// What it had said on stdout and stderr.
+        said: [Vec<u8>; 2],
     },
     /// Its pipes could not be read.
     #[error("run {program}: {source}")]
@@ -74,7 +76,8 @@ pub fn run_capture(spec: &CallSpec, limit: Duration) -> Result<Captured, Capture
         Ok(true) => {}
         Ok(false) => {
             running.kill_tree();
-            return Err(CaptureError::TimedOut { program, limit });
+            let said = running.streams.map(|stream| stream.kept);
+            return Err(CaptureError::TimedOut { program, limit, said });
         }
         Err(source) => {
             running.kill_tree();
@@ -85,6 +88,15 @@ pub fn run_capture(spec: &CallSpec, limit: Duration) -> Result<Captured, Capture
     let exit = status.code().map_or_else(|| Exit::Signal(status.signal().unwrap_or(0)), Exit::Code);
     let [stdout, stderr] = running.streams.map(|s| s.kept);
     Ok(Captured { exit, stdout, stderr })
+}
+
+/// Runs a program of the person's in the terminal of the person, to its end: it reads and writes there.
+///
+/// # Errors
+/// It cannot be started.
+pub fn run_in_terminal(spec: &CallSpec) -> std::io::Result<Exit> {
+    let status = command(spec).status()?;
+    Ok(status.code().map_or_else(|| Exit::Signal(status.signal().unwrap_or(0)), Exit::Code))
 }
 
 struct Running {
@@ -111,6 +123,7 @@ impl Running {
         check_folder(&spec.cwd).map_err(|e| failed(Stage::Chdir, e))?;
         let stdin = stdin_of(spec).map_err(|e| failed(Stage::Setup, e))?;
         let mut child = command(spec)
+            .process_group(0)
             .stdin(stdin)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -231,6 +244,6 @@ fn stdin_of(spec: &CallSpec) -> std::io::Result<Stdio> {
 fn command(spec: &CallSpec) -> std::process::Command {
     let mut command = std::process::Command::new(spec.program());
     command.args(spec.argv.iter().skip(1)).env_clear().envs(spec.env.iter().map(|(k, v)| (k, v)));
-    command.current_dir(&spec.cwd).process_group(0);
+    command.current_dir(&spec.cwd);
     command
 }

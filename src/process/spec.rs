@@ -46,7 +46,7 @@ impl fmt::Debug for CallSpec {
 
 impl CallSpec {
     /// The program's name or path.
-    pub(super) fn program(&self) -> PathBuf {
+    pub fn program(&self) -> PathBuf {
         self.argv.first().map(PathBuf::from).unwrap_or_default()
     }
 

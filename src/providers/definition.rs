@@ -40,6 +40,10 @@ pub struct Definition {
     pub install: Option<String>,
     /// How to log in, for people.
     pub login: Option<String>,
+    /// Arguments of the CLI's own log-in; empty: it has none.
+    pub login_args: Vec<String>,
+    /// Arguments of the CLI's own log-out; empty: it has none.
+    pub logout_args: Vec<String>,
     /// False: the CLI exits 0 on failures too, so lines that it prints itself count at any exit code.
     pub exit_code_is_evidence: bool,
     /// Exit codes with a meaning of their own, used when nothing better is known.

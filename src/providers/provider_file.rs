@@ -49,6 +49,8 @@ struct Keys {
     output: Option<OutputFormat>,
     install: Option<String>,
     login: Option<String>,
+    login_args: Option<Vec<String>>,
+    logout_args: Option<Vec<String>>,
     exit_code_is_evidence: Option<bool>,
     credential_files: Option<Vec<String>>,
     #[serde(default)]
@@ -133,6 +135,8 @@ impl Layer {
             output: top.output.or(low.output),
             install: top.install.or(low.install),
             login: top.login.or(low.login),
+            login_args: top.login_args.or(low.login_args),
+            logout_args: top.logout_args.or(low.logout_args),
             exit_code_is_evidence: top.exit_code_is_evidence.or(low.exit_code_is_evidence),
             credential_files: top.credential_files.or(low.credential_files),
             flags: FlagKeys {
@@ -231,6 +235,8 @@ impl Layer {
             version: keys.version,
             install: keys.install,
             login: keys.login,
+            login_args: keys.login_args.unwrap_or_default(),
+            logout_args: keys.logout_args.unwrap_or_default(),
             exit_code_is_evidence: keys.exit_code_is_evidence.unwrap_or(true),
             exit_codes: keys
                 .exit_codes

@@ -3,15 +3,17 @@
 mod check;
 mod host;
 mod place;
+mod probe;
 mod providers;
 
 use serde_json::json;
 
-use super::args::JsonArgs;
+use super::args::{CheckArgs, JsonArgs};
 use super::error::{CliError, ExitCode};
 use super::format;
 use super::output::{Output, Style, plain};
 use super::project::Project;
+use super::provider::known;
 use crate::config::{self, Config};
 use check::{Check, Verdict};
 
@@ -26,14 +28,46 @@ pub fn doctor(arguments: JsonArgs, project: &Project, output: &mut Output) -> Re
     checks.extend(host::all(project, &config));
     output.progress("asking the agents for their versions");
     checks.extend(providers::all(project, &config));
+    report(&checks, arguments.json, output)
+}
+
+/// `longhaul provider check`.
+///
+/// # Errors
+/// A name that is no provider's; settings that cannot be used.
+pub(super) fn check_providers(
+    arguments: &CheckArgs,
+    project: &Project,
+    output: &mut Output,
+) -> Result<ExitCode, CliError> {
+    let config = project.config_or_defaults(output)?;
+    let registry = project.registry()?;
+    let chain: Vec<String> = config.provider_chain().into_iter().map(str::to_owned).collect();
+    let names = if arguments.names.is_empty() { chain } else { arguments.names.clone() };
+    let mut checks = Vec::new();
+    for name in &names {
+        let definition = known(&registry, name)?;
+        output.progress(format!("asking {name} for its version"));
+        let usable = providers::one(definition, &registry, project, &config);
+        let can_run = usable.first().is_some_and(|check| check.verdict != Verdict::Fail);
+        checks.extend(usable);
+        if arguments.probe && can_run && !definition.in_process() {
+            output.progress(format!("waiting for an answer of {name}"));
+            checks.push(probe::answers(definition, &registry, project, &config));
+        }
+    }
+    report(&checks, arguments.json, output)
+}
+
+fn report(checks: &[Check], as_json: bool, output: &mut Output) -> Result<ExitCode, CliError> {
     let failed = checks.iter().filter(|check| check.verdict == Verdict::Fail).count();
     let warned = checks.iter().filter(|check| check.verdict == Verdict::Warn).count();
     let code = if failed == 0 { ExitCode::Done } else { ExitCode::Failed };
-    if arguments.json {
+    if as_json {
         output.json(&json!({ "ok": failed == 0, "checks": checks }))?;
         return Ok(code);
     }
-    print(&checks, output)?;
+    print(checks, output)?;
     let summary = match (failed, warned) {
         (0, 0) => "all is well".to_owned(),
         (0, warned) => format!("ready, with {}", format::count(warned as u64, "warning")),
@@ -159,5 +193,54 @@ mod tests {
         let out = captured.out();
         assert!(out.lines().any(|line| line.starts_with("warn  repository")), "{out}");
         assert!(out.lines().last().unwrap().starts_with("ready, with "), "{out}");
+    }
+
+    fn check(project: &Project, line: &str) -> (Result<ExitCode, CliError>, Value) {
+        use clap::Parser;
+        let words = ["longhaul", "provider", "check", "--json"].into_iter().chain(line.split_whitespace());
+        let parsed = crate::cli::args::Cli::try_parse_from(words).unwrap();
+        let crate::cli::args::Command::Provider(crate::cli::args::ProviderCommand::Check(args)) =
+            parsed.command
+        else {
+            panic!("check")
+        };
+        let (mut output, captured) = Output::captured();
+        let code = check_providers(&args, project, &mut output);
+        (code, serde_json::from_str(&captured.out()).unwrap_or_default())
+    }
+
+    /// The agent's program, answering with `line` to any prompt.
+    fn answering(line: &str, code: i32) -> (tempfile::TempDir, Project) {
+        let (dir, project) = project("");
+        let script = format!(
+            "#!/bin/sh\ncase $1 in --version) echo '2.1.300 (Claude Code)';; *) cat >/dev/null; echo '{line}'; exit {code};; esac\n"
+        );
+        std::fs::write(dir.path().join("bin/claude"), script).unwrap();
+        (dir, project)
+    }
+
+    #[test]
+    fn a_probe_tells_whether_an_agent_can_really_answer() {
+        let result =
+            r#"{"type":"result","subtype":"success","is_error":false,"result":"OK","total_cost_usd":0.004}"#;
+        let (_dir, project) = answering(result, 0);
+        let (code, report) = check(&project, "claude");
+        assert_eq!(code, Ok(ExitCode::Done));
+        let names: Vec<_> = report["checks"].as_array().unwrap().iter().map(|c| c["name"].clone()).collect();
+        assert_eq!(names, ["claude", "claude credential"], "no question without being told to ask");
+        let (code, report) = check(&project, "claude --probe");
+        assert_eq!(code, Ok(ExitCode::Done), "{report:#}");
+        let answer = find(&report, "claude answer")["detail"].as_str().unwrap();
+        assert!(answer.starts_with("came after ") && answer.ends_with(", $0.0040"), "{answer}");
+
+        let refused =
+            r#"{"type":"result","is_error":true,"api_error_status":401,"result":"Invalid API key"}"#;
+        let (_dir, project) = answering(refused, 1);
+        let (code, report) = check(&project, "claude --probe");
+        assert_eq!(code, Ok(ExitCode::Failed));
+        let answer = find(&report, "claude answer");
+        assert!(answer["detail"].as_str().unwrap().starts_with("auth failed ("), "{answer}");
+        assert!(answer["advice"].as_str().unwrap().contains("/login"), "{answer}");
+        assert!(check(&project, "claud").0.unwrap_err().hints[0].contains("claude"));
     }
 }

@@ -36,6 +36,24 @@ pub(super) fn all(project: &Project, config: &Config) -> Vec<Check> {
     checks
 }
 
+/// Looks at one agent, whether it is in the chain or not.
+pub(super) fn one(
+    definition: &Definition,
+    registry: &Registry,
+    project: &Project,
+    config: &Config,
+) -> Vec<Check> {
+    let mut entries = entries(registry, config, project).into_iter();
+    let Some(entry) = entries.find(|entry| entry.name == definition.name) else { return Vec::new() };
+    // Asked for by name, it matters as much as the first of the chain.
+    let entry = Entry { chain: Some(1), ..entry };
+    let mut checks = vec![program(&entry, definition, project, config)];
+    if entry.found.is_some() {
+        checks.extend(credential(definition, project, config));
+    }
+    checks
+}
+
 fn unknown(registry: &Registry, name: &str) -> Option<Check> {
     if registry.get(name).is_some() {
         return None;
