@@ -137,3 +137,28 @@ fn ec_014_a_gate_that_cannot_run_blocks_completion() {
     assert_eq!(ended.event("gate_finished").text("result"), "could_not_run");
     assert!(ended.events_of("completion_verified").is_empty());
 }
+
+/// Puts a script on `PATH` in the place of claude.
+fn claude_does(world: &World, shell: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    let program = world.home().join("bin/claude");
+    let script = format!(
+        "#!/bin/sh\ncase $1 in --version) echo '2.1.332 (Claude Code)'; exit;; esac\ncat >/dev/null\n{shell}\n"
+    );
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn ec_010_tools_without_end_are_ended_at_the_cap() {
+    let world = World::new();
+    world.config("[limits]\ntool_calls = 20\nfirst_output = \"8s\"\n[provider]\nname = \"claude\"\n");
+    let tool = r#"{"type":"assistant","message":{"content":[{"type":"tool_use","name":"Bash","input":{}}]}}"#;
+    claude_does(&world, &format!("while :; do echo '{tool}'; sleep 0.02; done"));
+    let ended = world.run(words("run --json --max-iterations 1")).ok();
+    let attempt = ended.event("attempt_finished");
+    assert_eq!((attempt.text("outcome"), attempt.text("rule")), ("cap_reached", "ended.cap"), "{attempt:?}");
+    assert!(attempt.data("tools").as_u64().is_some_and(|tools| tools >= 20), "{attempt:?}");
+    assert_eq!(ended.events_of("iteration_finished").len(), 1, "it counts as an iteration");
+    world.is_quiet();
+}

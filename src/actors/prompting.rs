@@ -97,6 +97,7 @@ pub fn ask(ctx: &Arc<ProjectCtx>, go: &Go, state: &State) -> Ask {
         total: ctx.limit("limits.total", config.limits.total, definition.limits.total),
         linger: definition.limits.linger,
         max_rss: config.limits.max_rss,
+        tool_calls: config.limits.tool_calls,
         grace: config.stop.grace,
     };
     let work = match ctx.providers.script() {

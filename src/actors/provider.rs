@@ -5,7 +5,7 @@
 //! tree is ended, and the folder is given back only when nothing of it is left.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::prompting::ProcessAsk;
 use super::rehearsal::{Rehearsal, play};
-use super::vital_signs::{Limits, Sign, VitalSigns};
+use super::vital_signs::{Limits, Seen, Sign, VitalSigns};
 use crate::domain::ids::Token;
 use crate::domain::outcome::Exit;
 use crate::messages::lane::LaneMsg;
@@ -119,8 +119,7 @@ pub enum Heard {
 /// Takes lines on the pump's thread.
 struct Sink {
     decoder: Box<dyn Decoder>,
-    /// The terminal result was seen.
-    terminal: Arc<AtomicBool>,
+    seen: Arc<Seen>,
 }
 
 // === impl ProviderActor ===
@@ -138,13 +137,13 @@ impl Actor for ProviderActor {
         let ProviderArgs { token, lane, folder, work, limits } = args;
         let (warden, orders) = mpsc::channel(4);
         let activity = Arc::new(Activity::new());
-        let terminal = Arc::new(AtomicBool::new(false));
+        let seen = Arc::new(Seen::default());
         let look = limits.shortest().map_or(LOOK, |shortest| (shortest / 4).clamp(LOOK / 500, LOOK));
         let mut provider = Provider {
             token,
             lane,
             started: Instant::now(),
-            vital_signs: VitalSigns::new(limits, activity.clone(), terminal.clone()),
+            vital_signs: VitalSigns::new(limits, activity.clone(), seen.clone()),
             warden,
             ended_by: None,
             output: None,
@@ -155,7 +154,7 @@ impl Actor for ProviderActor {
             Work::Process { prepared, ask } => match begin(*prepared, &ask.spec) {
                 Ok((output, call, stop, signal)) => {
                     let ProcessAsk { decoder, log, max_line, .. } = *ask;
-                    let sink = Sink { decoder, terminal };
+                    let sink = Sink { decoder, seen };
                     provider.stop = Some(stop);
                     read(output, sink, log, max_line, activity, signal, myself.clone());
                     let call = Arc::new(call);
@@ -359,9 +358,13 @@ impl LineSink for Sink {
         }
         for fact in self.decoder.facts() {
             match fact {
-                Fact::Terminal => self.terminal.store(true, Relaxed),
+                Fact::Terminal => self.seen.terminal.store(true, Relaxed),
                 // It goes on, after a compaction or for its own reasons.
-                Fact::Tool(_) | Fact::Said(_) => self.terminal.store(false, Relaxed),
+                Fact::Said(_) => self.seen.terminal.store(false, Relaxed),
+                Fact::Tool(_) => {
+                    self.seen.terminal.store(false, Relaxed);
+                    self.seen.tools.fetch_add(1, Relaxed);
+                }
                 _ => {}
             }
         }

@@ -1,6 +1,6 @@
 //! Is the call alive? Judged by its output and by the work of its process tree: a silent compile is not a hang.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -26,8 +26,19 @@ pub struct Limits {
     pub linger: Option<Duration>,
     /// Resident memory of the whole tree, bytes.
     pub max_rss: Option<u64>,
+    /// Tool calls.
+    pub tool_calls: Option<u64>,
     /// TERM to KILL, where we end it.
     pub grace: Duration,
+}
+
+/// What the reader of the call's output has seen in it.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// The terminal result; not any more when the call has gone on after it.
+    pub terminal: AtomicBool,
+    /// Tool calls.
+    pub tools: AtomicU64,
 }
 
 /// What a look finds.
@@ -45,7 +56,7 @@ pub enum Sign {
 pub struct VitalSigns {
     limits: Limits,
     activity: Arc<Activity>,
-    terminal: Arc<AtomicBool>,
+    seen: Arc<Seen>,
     terminal_since: Option<Instant>,
     started: Instant,
     call: Weak<Call>,
@@ -81,12 +92,12 @@ impl Sign {
 
 impl VitalSigns {
     /// Of a call that begins now.
-    pub fn new(limits: Limits, activity: Arc<Activity>, terminal: Arc<AtomicBool>) -> Self {
+    pub fn new(limits: Limits, activity: Arc<Activity>, seen: Arc<Seen>) -> Self {
         let now = Instant::now();
         VitalSigns {
             limits,
             activity,
-            terminal,
+            seen,
             terminal_since: None,
             started: now,
             call: Weak::new(),
@@ -115,7 +126,10 @@ impl VitalSigns {
         let (now, grace) = (Instant::now(), self.limits.grace);
         let passed =
             |limit: Option<Duration>, since: Instant| limit.is_some_and(|limit| now >= since + limit);
-        if self.terminal.load(Relaxed) {
+        if self.limits.tool_calls.is_some_and(|most| self.seen.tools.load(Relaxed) >= most) {
+            return Sign::End(OurReason::Cap, grace);
+        }
+        if self.seen.terminal.load(Relaxed) {
             let since = *self.terminal_since.get_or_insert(now);
             if passed(self.limits.linger, since) {
                 return Sign::End(OurReason::Linger, grace);

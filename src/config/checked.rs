@@ -68,6 +68,7 @@ fn build(raw: RawConfig, check: &mut Check<'_>, project: Option<&Path>) -> Resul
             total: time_limit(need!(raw.limits.total)),
             line_bytes: usize::try_from(need!(raw.limits.line_bytes).0).unwrap_or(usize::MAX),
             max_rss: need!(raw.limits.max_rss).0.map(|size| size.0),
+            tool_calls: count_limit(need!(raw.limits.tool_calls)),
         },
         backoff: Backoff { base: need!(raw.backoff.base).0, cap: need!(raw.backoff.cap).0 },
         rate_limit: RateLimit {

@@ -66,6 +66,7 @@ sections! {
         total: Limit<Time>,
         line_bytes: Size,
         max_rss: Limit<Size>,
+        tool_calls: Limit<Count>,
     }
     backoff: RawBackoff {
         base: Time,

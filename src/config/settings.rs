@@ -125,6 +125,8 @@ pub struct Limits {
     pub line_bytes: usize,
     /// Resident bytes of the call's processes together.
     pub max_rss: Option<u64>,
+    /// Tool calls of one call of the agent.
+    pub tool_calls: Option<u64>,
 }
 
 /// `[backoff]`
