@@ -150,10 +150,10 @@ pub struct NamePattern(String);
 
 /// A regular expression: ASCII, without regard to case, `.` is one byte.
 ///
-/// Its syntax is checked when it is read; it is compiled when it is first used, which most runs never do: compiling
-/// all rules of all providers takes longer than everything else at the start.
+/// Its syntax is checked when a file of a person's is read ([`Pattern::check`]); it is compiled when it is first used,
+/// which most runs never do: that of all rules of all providers takes longer than everything else at the start.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(try_from = "String")]
+#[serde(from = "String")]
 pub struct Pattern {
     written: String,
     /// None: it is too large to be compiled, and matches nothing.
@@ -407,6 +407,23 @@ impl TryFrom<String> for Arg {
 // === impl Pattern ===
 
 impl Pattern {
+    /// Whether it can be used.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn check(&self) -> Result<(), String> {
+        if !self.written.is_ascii() {
+            return Err("the pattern must be ASCII; write `.+` where other characters stand".to_owned());
+        }
+        let mut parser = ParserBuilder::new().unicode(false).utf8(false).case_insensitive(true).build();
+        parser.parse(&self.written).map(drop).map_err(|e| format!("not a regular expression: {e}"))
+    }
+
+    /// As it stands in the file.
+    pub fn written(&self) -> &str {
+        &self.written
+    }
+
     fn regex(&self) -> Option<&Regex> {
         let compile = || {
             let built = RegexBuilder::new(&self.written)
@@ -438,16 +455,9 @@ impl Pattern {
     }
 }
 
-impl TryFrom<String> for Pattern {
-    type Error = String;
-
-    fn try_from(written: String) -> Result<Self, String> {
-        if !written.is_ascii() {
-            return Err("the pattern must be ASCII; write `.+` where other characters stand".to_owned());
-        }
-        let mut parser = ParserBuilder::new().unicode(false).utf8(false).case_insensitive(true).build();
-        parser.parse(&written).map_err(|e| format!("not a regular expression: {e}"))?;
-        Ok(Pattern { written, compiled: OnceLock::new() })
+impl From<String> for Pattern {
+    fn from(written: String) -> Self {
+        Pattern { written, compiled: OnceLock::new() }
     }
 }
 

@@ -109,13 +109,37 @@ struct ExitCode(i32);
 // === impl Layer ===
 
 impl Layer {
-    /// Reads one file's text.
-    pub fn parse(file: &Path, text: &str) -> Result<Self, FileError> {
+    /// Reads a built-in file's text, whose patterns a test has checked.
+    pub fn built_in(file: &Path, text: &str) -> Result<Self, FileError> {
         let keys = toml::from_str(text).map_err(|e| {
             let (line, key) = locate(text, e.span().map_or(0, |span| span.start));
             FileError { file: file.to_owned(), line, key, problem: with_suggestion(e.message()) }
         })?;
         Ok(Layer { file: file.to_owned(), text: text.to_owned(), keys })
+    }
+
+    /// Reads a person's file.
+    pub fn parse(file: &Path, text: &str) -> Result<Self, FileError> {
+        let layer = Layer::built_in(file, text)?;
+        layer.check_patterns()?;
+        Ok(layer)
+    }
+
+    /// Every pattern can be used.
+    pub fn check_patterns(&self) -> Result<(), FileError> {
+        let rules =
+            self.keys.rules.iter().flat_map(|rule| std::iter::once(&rule.pattern).chain(&rule.unless));
+        let version = self.keys.version.iter().map(|probe| &probe.pattern);
+        for pattern in rules.chain(version) {
+            pattern.check().map_err(|problem| {
+                // In quotes that keep it as it is, it stands there as it was read.
+                let quoted = ['\'', '"'].map(|quote| format!("{quote}{}{quote}", pattern.written()));
+                let at = quoted.iter().find_map(|quoted| self.text.find(quoted.as_str())).unwrap_or(0);
+                let (line, key) = locate(&self.text, at);
+                FileError { file: self.file.clone(), line, key, problem }
+            })?;
+        }
+        Ok(())
     }
 
     /// This layer on top of `below`: single keys and lists replace, tables merge key by key, rules with the id of

@@ -64,7 +64,8 @@ impl Registry {
     pub fn load(folders: &[PathBuf]) -> Result<Self, RegistryError> {
         let mut layers = BTreeMap::new();
         for (name, text) in BUILT_IN {
-            layers.insert(name.to_owned(), Layer::parse(Path::new(&format!("built-in {name}.toml")), text)?);
+            layers
+                .insert(name.to_owned(), Layer::built_in(Path::new(&format!("built-in {name}.toml")), text)?);
         }
         for folder in folders {
             for (name, path) in files(folder)? {
@@ -177,6 +178,16 @@ mod tests {
     fn error(files: &[(&str, &str)]) -> String {
         let folder = folder(files);
         Registry::load(&[folder.path().to_owned()]).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn built_in_patterns_can_be_used() {
+        for (name, text) in BUILT_IN {
+            let layer = Layer::parse(Path::new(name), text).unwrap();
+            for rule in layer.check(name).unwrap().rules {
+                assert!(!rule.pattern.is_match("\u{1}"), "{}: it fits anything, or is too large", rule.id);
+            }
+        }
     }
 
     #[test]
