@@ -138,27 +138,33 @@ fn ec_014_a_gate_that_cannot_run_blocks_completion() {
     assert!(ended.events_of("completion_verified").is_empty());
 }
 
-/// Puts a script on `PATH` in the place of claude.
-fn claude_does(world: &World, shell: &str) {
-    use std::os::unix::fs::PermissionsExt;
-    let program = world.home().join("bin/claude");
-    let script = format!(
-        "#!/bin/sh\ncase $1 in --version) echo '2.1.332 (Claude Code)'; exit;; esac\ncat >/dev/null\n{shell}\n"
-    );
-    std::fs::write(&program, script).unwrap();
-    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
-}
-
 #[test]
 fn ec_010_tools_without_end_are_ended_at_the_cap() {
     let world = World::new();
     world.config("[limits]\ntool_calls = 20\nfirst_output = \"8s\"\n[provider]\nname = \"claude\"\n");
     let tool = r#"{"type":"assistant","message":{"content":[{"type":"tool_use","name":"Bash","input":{}}]}}"#;
-    claude_does(&world, &format!("while :; do echo '{tool}'; sleep 0.02; done"));
+    world.cli("claude", "2.1.332 (Claude Code)", &format!("while :; do echo '{tool}'; sleep 0.02; done"));
     let ended = world.run(words("run --json --max-iterations 1")).ok();
     let attempt = ended.event("attempt_finished");
     assert_eq!((attempt.text("outcome"), attempt.text("rule")), ("cap_reached", "ended.cap"), "{attempt:?}");
     assert!(attempt.data("tools").as_u64().is_some_and(|tools| tools >= 20), "{attempt:?}");
     assert_eq!(ended.events_of("iteration_finished").len(), 1, "it counts as an iteration");
     world.is_quiet();
+}
+
+#[test]
+fn bd_004_tokens_of_a_model_with_a_known_price_are_money() {
+    let world = World::new();
+    world.config("[provider]\nname = \"codex\"\nmodel = \"gpt-5.1-codex\"\n[budget]\nusd = 5.0\n");
+    let usage = r#"{"input_tokens":1000000,"cached_input_tokens":200000,"output_tokens":10000}"#;
+    let said = r#"{"type":"item.completed","item":{"type":"agent_message","text":"done"}}"#;
+    let shell = format!("echo '{said}'; echo '{{\"type\":\"turn.completed\",\"usage\":{usage}}}'");
+    world.cli("codex", "codex-cli 0.171.0", &shell);
+    let attempt = world.run(words("run --json --max-iterations 1")).ok().event("attempt_finished");
+    let cost = attempt.data("cost_usd").as_f64().unwrap();
+    assert!((cost - (0.8 * 1.25 + 0.2 * 0.125 + 0.1)).abs() < 1e-9, "{attempt:?}");
+    // Without a known price a budget cannot be kept.
+    world.config("[provider]\nname = \"codex\"\nmodel = \"some-model\"\n[budget]\nusd = 5.0\n");
+    let refused = world.run(words("run --fresh --max-iterations 1")).exits(2);
+    assert!(refused.stderr.contains("does not tell"), "{}", refused.stderr);
 }

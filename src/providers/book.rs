@@ -168,11 +168,12 @@ impl Definition {
         self.output == OutputFormat::Rehearsal
     }
 
-    /// What a call costs is known: the provider says it, or its prices are known.
-    pub fn tells_cost(&self) -> bool {
+    /// What a call costs is known: the provider says it, or it tells tokens and the price of `model` is known.
+    pub fn tells_cost(&self, model: Option<&str>) -> bool {
         matches!(
             self.output,
             OutputFormat::ClaudeStreamJson | OutputFormat::OpencodeJson | OutputFormat::Rehearsal
-        ) || !self.prices.is_empty()
+        ) || (self.output != OutputFormat::Text && model.is_some_and(|model| self.price(model).is_some()))
+            || !self.prices.is_empty()
     }
 }

@@ -3,13 +3,14 @@
 //! [`super::provider_file`] reads the file; [`super::registry`] layers built-in, user and project files.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::ParserBuilder;
 use serde::Deserialize;
 
+use super::pricing::PriceList;
 use crate::domain::outcome::{AccountScope, Outcome, Usage};
 
 /// One way to call an agent.
@@ -54,6 +55,8 @@ pub struct Definition {
     pub rules_from: Vec<String>,
     /// List prices by model, for providers that tell no cost.
     pub prices: BTreeMap<String, Price>,
+    /// List prices of all models, for those that `prices` does not name.
+    pub price_list: Arc<PriceList>,
     /// Time limits that fit this CLI, where they differ from the configured ones.
     pub limits: Limits,
 }
@@ -344,9 +347,14 @@ impl Definition {
         self.rules.iter().any(|rule| rule.drop_conversation && rule.id == id)
     }
 
+    /// The price of a model: the provider's own, else the list's.
+    pub fn price(&self, model: &str) -> Option<&Price> {
+        self.prices.get(model).or_else(|| self.price_list.get(model))
+    }
+
     /// US dollars by list price; `None` without a price for `model` or without token counts.
     pub fn estimate_usd(&self, model: &str, usage: &Usage) -> Option<f64> {
-        let price = self.prices.get(model)?;
+        let price = self.price(model)?;
         let (input, output) = (usage.input_tokens?, usage.output_tokens?);
         let cost = |tokens: u64, per_million: f64| tokens as f64 * per_million / 1e6;
         Some(

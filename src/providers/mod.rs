@@ -17,6 +17,7 @@ pub mod classify;
 pub mod command_line;
 pub mod decode;
 pub mod definition;
+pub mod pricing;
 pub mod provider_file;
 pub mod registry;
 pub mod rehearsal;

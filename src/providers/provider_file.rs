@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -270,6 +271,7 @@ impl Layer {
             rules: keys.rules,
             rules_from: keys.rules_from.unwrap_or_default(),
             prices: keys.prices,
+            price_list: Arc::default(),
             limits: Limits {
                 first_output: seconds(keys.limits.first_output_seconds),
                 silence: seconds(keys.limits.silence_seconds),

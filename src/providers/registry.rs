@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::definition::{Definition, NamePattern};
+use super::pricing::{PriceList, PricingError};
 use super::provider_file::{FileError, Layer};
 
 /// The providers that are known, by name.
@@ -28,6 +30,9 @@ pub enum RegistryError {
         /// The system's error.
         source: io::Error,
     },
+    /// A price list.
+    #[error(transparent)]
+    Pricing(#[from] PricingError),
     /// `rules_from` names a provider that there is not.
     #[error("provider {name}: `rules_from` names `{other}`, which is no provider")]
     RulesFrom {
@@ -79,9 +84,15 @@ impl Registry {
                 layers.insert(name, layer);
             }
         }
+        let parents: Vec<PathBuf> =
+            folders.iter().filter_map(|folder| folder.parent()).map(Path::to_owned).collect();
+        let price_list = Arc::new(PriceList::load(&parents)?);
         let definitions = layers
             .into_iter()
-            .map(|(name, layer)| Ok((name.clone(), layer.check(&name)?)))
+            .map(|(name, layer)| {
+                let definition = Definition { price_list: price_list.clone(), ..layer.check(&name)? };
+                Ok((name, definition))
+            })
             .collect::<Result<BTreeMap<_, Definition>, FileError>>()?;
         Registry { definitions }.with_borrowed_rules()
     }

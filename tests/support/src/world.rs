@@ -291,6 +291,17 @@ impl World {
         self.set("FAKE_AGENT_VERSION", version);
     }
 
+    /// Puts a shell script on `PATH` in a CLI's place: what it does with any prompt but being asked for its version.
+    pub fn cli(&self, name: &str, version: &str, shell: &str) {
+        use std::os::unix::fs::PermissionsExt;
+        let program = self.home().join("bin").join(name);
+        let script = format!(
+            "#!/bin/sh\ncase $1 in --version) echo '{version}'; exit;; esac\ncat >/dev/null\n{shell}\n"
+        );
+        std::fs::write(&program, script).expect("the script is written");
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).expect("it may be run");
+    }
+
     // === What a user could see ===
 
     /// The journal, from its files.
