@@ -179,3 +179,54 @@ fn rt_07_interrupted_and_stopped_sessions_keep_their_counters() {
     assert_eq!(world.events_of("session_started").len(), 1);
     assert!(world.events_of("session_crashed").is_empty());
 }
+
+/// Claude, as far as conversations go: each call has a new one unless it goes on with one. `$keeps` no: it never does.
+/// The second call asks for a stop.
+const TALKER: &str = r#"
+n=$(cat calls 2>/dev/null | wc -l)
+echo "$*" >> calls
+id=s-$n
+while [ $# -gt 0 ]; do [ "$1" = --resume ] && [ "$KEEPS" = yes ] && id=$2; shift; done
+[ $n = 1 ] && touch .longhaul/STOP
+echo "{\"type\":\"system\",\"subtype\":\"init\",\"session_id\":\"$id\"}"
+echo "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"did $n\",\"session_id\":\"$id\"}"
+"#;
+
+/// Two calls, a restart, two more calls: the arguments of all four, and the attempts of the second run.
+fn restarted(settings: &str, keeps: &str) -> (Vec<String>, Vec<testkit::Event>) {
+    let mut world = World::new();
+    world.config(&format!("[provider]\nname = \"claude\"\n[run]\n{settings}\n"));
+    world.cli("claude", "2.1.332 (Claude Code)", TALKER);
+    world.set("KEEPS", keeps);
+    world.run(words("run --max-iterations 4")).exits(3);
+    let ended = world.run(words("run --max-iterations 4 --json")).ok();
+    let calls = world.read("calls").lines().map(str::to_owned).collect();
+    (calls, ended.events_of("attempt_finished"))
+}
+
+#[test]
+fn rt_05_one_call_after_a_restart_goes_on_with_the_conversation() {
+    let (calls, attempts) = restarted("resume_conversation = true", "yes");
+    let resumed: Vec<bool> = calls.iter().map(|call| call.contains("--resume s-1")).collect();
+    assert_eq!(resumed, [false, false, true, false], "{calls:?}");
+    assert_eq!((attempts[0].data("resumed"), attempts[0].text("conversation")), (&true.into(), "s-1"));
+    assert_eq!(
+        (attempts[1].data("resumed"), attempts[1].text("conversation")),
+        (&serde_json::Value::Null, "s-3")
+    );
+}
+
+#[test]
+fn rt_05_another_id_that_comes_back_is_no_resumption_and_said_so() {
+    let (calls, attempts) = restarted("resume_conversation = true", "no");
+    assert!(calls[2].contains("--resume s-1"), "{calls:?}");
+    assert_eq!((attempts[0].data("resumed"), attempts[0].text("conversation")), (&false.into(), "s-2"));
+    assert!(attempts[0].text("warning").contains("a fresh one"), "{:?}", attempts[0]);
+}
+
+#[test]
+fn rt_05_it_is_off_unless_it_is_asked_for() {
+    let (calls, attempts) = restarted("", "yes");
+    assert!(calls.iter().all(|call| !call.contains("--resume")), "{calls:?}");
+    assert_eq!(attempts[0].data("resumed"), &serde_json::Value::Null);
+}

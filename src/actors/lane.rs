@@ -370,6 +370,10 @@ impl Lane {
         };
         let state = self.ctx.state();
         let (session, number) = state.session.as_ref().map_or((None, 0), |s| (Some(s.id), s.iteration));
+        let resumes =
+            state.session.as_ref().and_then(|s| s.open.as_ref()).and_then(|open| open.resumes.clone());
+        let resumed = resumes.map(|id| told.conversation.as_deref() == Some(id.as_str()));
+        let verdict = with_resumption(verdict, resumed);
         let reference = session.filter(|_| tree.git).map(|id| checkpoint_ref(id, number));
         let report = AttemptReport {
             token: report.token,
@@ -379,6 +383,7 @@ impl Lane {
             duration_ms: report.duration_ms,
             conversation: told.conversation,
             conversation_usd: told.conversation_usd,
+            resumed,
             tools: told.tools,
             answer: clip(told.answer.trim(), ANSWER_KEPT),
             strays: report.strays,
@@ -467,6 +472,15 @@ fn work(ask: prompting::AskWork, prepared: Option<Box<Prepared>>) -> Work {
 fn with_claim(mut verdict: Verdict, claimed: bool) -> Verdict {
     if let Outcome::Completed { claims_done, .. } = &mut verdict.outcome {
         *claims_done |= claimed;
+    }
+    verdict
+}
+
+/// A conversation that was to go on and has not is something to know: the agent began without its memory.
+fn with_resumption(mut verdict: Verdict, resumed: Option<bool>) -> Verdict {
+    if resumed == Some(false) && verdict.outcome.ends_iteration() && verdict.warning.is_none() {
+        verdict.warning =
+            Some("it did not go on with the last conversation, but began a fresh one".to_owned());
     }
     verdict
 }

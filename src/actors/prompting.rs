@@ -107,19 +107,25 @@ pub fn ask(ctx: &Arc<ProjectCtx>, go: &Go, state: &State) -> Ask {
             let folder = ctx.paths.root.clone();
             AskWork::Rehearsal(Box::new(Rehearsal { play: script.play(cue), folder }))
         }
-        _ => process(ctx, go, &definition, text),
+        _ => process(ctx, go, state, &definition, text),
     };
     Ask { work, messages, limits }
 }
 
-fn process(ctx: &ProjectCtx, go: &Go, definition: &Definition, prompt: String) -> AskWork {
+fn process(ctx: &ProjectCtx, go: &Go, state: &State, definition: &Definition, prompt: String) -> AskWork {
     let config = ctx.config();
     let own = config.providers.get(&go.provider);
     let env = ctx.provider_env(&config, &go.provider);
+    let session = state.session.as_ref();
+    let open = session.and_then(|session| session.open.as_ref()).filter(|open| open.token == go.token);
+    let resume = open.and_then(|open| open.resumes.clone()).filter(|_| definition.can_resume());
+    let known = session.and_then(|session| session.conversations.get(&go.provider));
+    let previous_total_usd =
+        known.filter(|known| Some(&known.id) == resume.as_ref()).and_then(|known| known.usd);
     let request = CallRequest {
         prompt,
         model: config.model_for(&go.provider).map(str::to_owned),
-        resume: None,
+        resume,
         caps: Caps::default(),
         cwd: ctx.paths.root.clone(),
         vars: marks(ctx, go.iteration, go.attempt)
@@ -137,7 +143,7 @@ fn process(ctx: &ProjectCtx, go: &Go, definition: &Definition, prompt: String) -
         keep: &keep,
         foreign_keys: &foreign_keys,
     };
-    let Some(decoder) = decoder(definition.output, DecoderOptions::default()) else {
+    let Some(decoder) = decoder(definition.output, DecoderOptions { previous_total_usd }) else {
         return AskWork::Failed(StartFailure::Other("there is no script to rehearse with".to_owned()));
     };
     let mut line = match command_line::build(definition, &request, &host) {

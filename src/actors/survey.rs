@@ -104,6 +104,7 @@ pub fn rules(ctx: &ProjectCtx, config: &Config) -> Rules {
         stop_grace: config.stop.grace,
         max_outage: config.network.max_outage,
         assume_usd: config.budget.assume_usd_per_call,
+        resume_conversation: config.run.resume_conversation,
         gates: gates_of(&config.gates, &ctx.paths.root).into_iter().map(|gate| gate.name).collect(),
         wait: config.run.wait,
     }

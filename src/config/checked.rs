@@ -61,6 +61,7 @@ fn build(raw: RawConfig, check: &mut Check<'_>, project: Option<&Path>) -> Resul
             wait: need!(raw.run.wait),
             retries: check.small("run.retries", need!(raw.run.retries), 0),
             failover_after: check.small("run.failover_after", need!(raw.run.failover_after), 1),
+            resume_conversation: need!(raw.run.resume_conversation),
         },
         limits: Limits {
             first_output: time_limit(need!(raw.limits.first_output)),

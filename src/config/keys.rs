@@ -59,6 +59,7 @@ sections! {
         wait: bool,
         retries: Count,
         failover_after: Count,
+        resume_conversation: bool,
     }
     limits: RawLimits {
         first_output: Limit<Time>,

@@ -110,6 +110,8 @@ pub struct Run {
     pub retries: u32,
     /// Failures in a row before the next provider is taken. At least 1.
     pub failover_after: u32,
+    /// The first call after a restart goes on with the provider's last conversation.
+    pub resume_conversation: bool,
 }
 
 /// `[limits]`, each for one call.

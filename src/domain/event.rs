@@ -182,6 +182,9 @@ pub enum Body {
         /// Start time of that process, clock ticks since boot (`/proc/PID/stat` field 22).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         start_time: Option<u64>,
+        /// The conversation that it is to go on with, by the provider's id.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        resumes: Option<String>,
         /// Budget reserved for it, US dollars.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reserved_usd: Option<f64>,
@@ -514,6 +517,9 @@ pub struct AttemptFinished {
     /// The provider's cumulative cost of that conversation, US dollars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation_usd: Option<f64>,
+    /// It was to go on with a conversation: whether it has, by the id that came back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resumed: Option<bool>,
     /// Tool uses seen.
     #[serde(default)]
     pub tools: u32,

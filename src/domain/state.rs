@@ -51,6 +51,9 @@ pub struct Session {
     /// In words, for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
+    /// The program was started again, and no call has begun since.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub resume_due: bool,
     /// Since when.
     pub since: Timestamp,
     /// When it was started.
@@ -257,6 +260,9 @@ pub struct OpenAttempt {
     pub start_time: Option<u64>,
     /// Budget reserved, US dollars.
     pub reserved_usd: Option<f64>,
+    /// The conversation that it is to go on with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resumes: Option<String>,
 }
 
 /// The last checkpoint.
@@ -464,6 +470,7 @@ impl Session {
             state: Phase::Starting,
             reason: None,
             detail: String::new(),
+            resume_due: false,
             since: time,
             started: time,
             mode: s.mode,
@@ -541,6 +548,7 @@ impl Session {
         let now = event.time;
         match &event.body {
             Body::SessionResumed { limits, chain, spec, mode, complexity, overrides, agent, .. } => {
+                self.resume_due = true;
                 self.overrides = overrides.clone();
                 self.agent = agent.clone();
                 if self.chain != *chain {
@@ -612,7 +620,8 @@ impl Session {
                     self.tree = tree.clone();
                 }
             }
-            Body::AttemptStarted { token, pid, start_time, reserved_usd, .. } => {
+            Body::AttemptStarted { token, pid, start_time, reserved_usd, resumes, .. } => {
+                self.resume_due = false;
                 self.attempt = event.attempt.unwrap_or(self.attempt + 1);
                 self.calls = self.calls.saturating_add(1);
                 let reserved_usd = *reserved_usd;
@@ -625,6 +634,7 @@ impl Session {
                     pid: *pid,
                     start_time: *start_time,
                     reserved_usd,
+                    resumes: resumes.clone(),
                 });
                 self.run(now);
             }

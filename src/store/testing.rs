@@ -192,6 +192,7 @@ pub(crate) fn body() -> impl Strategy<Value = Body> {
                 model: None,
                 pid: Some(pid),
                 start_time: Some(u64::from(pid) * 3),
+                resumes: pid.is_multiple_of(2).then(|| format!("conversation-{pid}")),
                 reserved_usd,
             }
         }),
@@ -250,6 +251,7 @@ fn attempt_finished() -> impl Strategy<Value = Body> {
                 exit: None,
                 conversation: Some("c".into()),
                 conversation_usd,
+                resumed: None,
                 tools: 1,
                 answer,
                 strays: 0,

@@ -103,6 +103,7 @@ impl Machine {
             self.push_at(Body::BudgetReserved { usd, spent_usd, limit_usd }, at);
         }
         let token = Token(self.ids.next(self.now));
+        let resumes = self.conversation_to_resume(&provider);
         let (pid, start_time) = process.unzip();
         self.push_at(
             Body::AttemptStarted {
@@ -110,6 +111,7 @@ impl Machine {
                 model: None,
                 pid,
                 start_time,
+                resumes,
                 reserved_usd: reserved.map(MicroUsd::as_usd),
             },
             at,
@@ -117,6 +119,14 @@ impl Machine {
         self.step = Step::Calling { token, ending: None };
         self.act(Action::Go { token, iteration, attempt, provider });
         self.watch_the_time();
+    }
+
+    /// The first call after the program was started again goes on with the provider's last conversation, if a person
+    /// wants that.
+    fn conversation_to_resume(&self, provider: &str) -> Option<String> {
+        let session =
+            self.session().filter(|session| self.rules.resume_conversation && session.resume_due)?;
+        Some(session.conversations.get(provider)?.id.clone())
     }
 
     // --- budget ---

@@ -206,6 +206,7 @@ impl Machine {
             exit: None,
             conversation: None,
             conversation_usd: None,
+            resumed: None,
             tools: 0,
             answer: String::new(),
             strays: 0,

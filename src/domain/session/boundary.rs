@@ -57,6 +57,7 @@ impl Machine {
             exit: report.exit,
             conversation: report.conversation.clone(),
             conversation_usd: report.conversation_usd,
+            resumed: report.resumed,
             tools: report.tools,
             answer: report.answer.clone(),
             strays: report.strays,

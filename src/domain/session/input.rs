@@ -36,6 +36,8 @@ pub struct Rules {
     pub max_outage: Option<Duration>,
     /// What a call of unknown cost is taken to cost, US dollars.
     pub assume_usd: Option<f64>,
+    /// The first call after a restart goes on with the last conversation.
+    pub resume_conversation: bool,
     /// Names of the gates, in order.
     pub gates: Vec<String>,
     /// Wait for a person; otherwise the program exits 5 where only a person can help.
@@ -94,6 +96,8 @@ pub struct AttemptReport {
     pub conversation: Option<String>,
     /// The provider's cumulative cost of it, US dollars.
     pub conversation_usd: Option<f64>,
+    /// It was to go on with a conversation: whether it has.
+    pub resumed: Option<bool>,
     /// Tool uses seen.
     pub tools: u32,
     /// Its answer, clipped.

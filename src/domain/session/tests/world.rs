@@ -39,6 +39,7 @@ pub(super) fn rules() -> Rules {
         stop_grace: secs(5),
         max_outage: None,
         assume_usd: None,
+        resume_conversation: false,
         gates: Vec::new(),
         wait: true,
     }
@@ -349,6 +350,7 @@ impl World {
             duration_ms: 1000,
             conversation: None,
             conversation_usd: None,
+            resumed: None,
             tools: 1,
             answer: "did it".into(),
             strays: 0,
