@@ -10,6 +10,9 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
+/// How far ahead a timer is set at most that is about wall-clock time.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
 /// Where wall-clock time comes from.
 #[derive(Debug, Clone, Copy)]
 pub enum Clock {
@@ -42,9 +45,15 @@ impl Clock {
         }
     }
 
-    /// How long until `until`; zero when it has passed.
-    pub fn until(&self, until: Timestamp) -> Duration {
-        Duration::try_from(until.duration_since(self.now())).unwrap_or(Duration::ZERO)
+    /// How long to sleep before `until` may have come; zero when it has passed. Timers stand still while the host is
+    /// suspended, and a wall clock can be set: whoever sleeps this long looks again, and oversleeps by seconds.
+    pub fn nap(&self, until: Timestamp) -> Duration {
+        let left = Duration::try_from(until.duration_since(self.now())).unwrap_or(Duration::ZERO);
+        match self {
+            Clock::System => left.min(LOOK_AGAIN),
+            // Nothing of that can happen to it.
+            Clock::Simulated { .. } => left,
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use longhaul::cli::error::{CliError, ExitCode};
 use longhaul::cli::output::{Colour, Output};
 use longhaul::cli::project::Project;
 use longhaul::cli::{
-    completions, config, control, demo, doctor, events, gates, init, logs, provider, run, status,
+    accounts, completions, config, control, demo, doctor, events, gates, init, logs, provider, run, status,
 };
 use longhaul::config::Environment;
 use longhaul::process;
@@ -58,6 +58,7 @@ fn dispatch(cli: &Cli, environment: &Environment, output: &mut Output) -> Result
         Command::Logs(args) => logs::logs(args, &project()?, output),
         Command::Completions(args) => completions::completions(args, output),
         Command::Gates(args) => gates::gates(*args, &project()?, output),
+        Command::Accounts(args) => accounts::accounts(args, &project()?, output),
         Command::Provider(command) => provider::provider(command, &project()?, output),
         Command::Init(args) => start(args, &project()?, environment, output),
         Command::Demo(args) => demo::demo(args, environment, output),

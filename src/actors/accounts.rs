@@ -1,41 +1,35 @@
 //! Accounts: limits, cool-downs and fail-over order. One per host; it answers, sessions wait.
+//!
+//! What is known of accounts that others use, too, is in `host.db`. It is used on a blocking thread, one job at a
+//! time; what comes in meanwhile is the next job.
 
-use std::collections::BTreeMap;
-use std::num::NonZeroU32;
+mod desk;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
-use governor::clock::Clock as GovernorClock;
-use governor::middleware::NoOpMiddleware;
-use governor::state::{InMemoryState, NotKeyed};
-use governor::{Quota, RateLimiter};
-use jiff::{SignedDuration, Timestamp};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use tokio::time::Instant;
 
-use crate::clock::Clock;
-use crate::domain::accounts::{Admission, admit};
-use crate::domain::state::Account;
+use super::blocking::away;
+use super::context::ProjectCtx;
 use crate::messages::accounts::AccountsMsg;
 
-/// Starts of calls per account and minute. No agent's turn is that short by intention: what comes faster is a loop
-/// that went wrong, and it must not burn an account.
-const CALLS_PER_MINUTE: u32 = 6000;
+pub use desk::Desk;
 
-type Bucket = RateLimiter<NotKeyed, InMemoryState, Ticks, NoOpMiddleware<Duration>>;
-
-/// tokio's clock as governor wants it, so that buckets follow simulated time.
-#[derive(Debug, Clone)]
-struct Ticks(Instant);
+/// How often the lease is renewed of an account that is being tried: well before it ends.
+const RENEW: Duration = Duration::from_secs(20);
 
 /// The actor.
 pub struct AccountsActor;
 
-/// What it knows. All of it can be rebuilt from the store.
+/// What it works with. All of it can be rebuilt.
 pub struct Accounts {
-    clock: Clock,
-    known: BTreeMap<String, Account>,
-    /// Pace of calls, per account of the chains seen so far.
-    buckets: BTreeMap<String, Bucket>,
+    /// With the actor, or away with a job.
+    desk: Option<Box<Desk>>,
+    waiting: VecDeque<AccountsMsg>,
+    /// The timer that renews leases runs.
+    renewing: bool,
 }
 
 // === impl AccountsActor ===
@@ -43,42 +37,37 @@ pub struct Accounts {
 impl Actor for AccountsActor {
     type Msg = AccountsMsg;
     type State = Accounts;
-    type Arguments = Clock;
+    type Arguments = Arc<ProjectCtx>;
 
     async fn pre_start(
         &self,
         _: ActorRef<AccountsMsg>,
-        clock: Clock,
+        ctx: Arc<ProjectCtx>,
     ) -> Result<Accounts, ActorProcessingErr> {
-        Ok(Accounts { clock, known: BTreeMap::new(), buckets: BTreeMap::new() })
+        Ok(Accounts { desk: Some(Box::new(Desk::new(ctx))), waiting: VecDeque::new(), renewing: false })
     }
 
     async fn handle(
         &self,
-        _: ActorRef<AccountsMsg>,
+        myself: ActorRef<AccountsMsg>,
         message: AccountsMsg,
         state: &mut Accounts,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            AccountsMsg::Admit { chain, active, known, reply } => {
-                // A restart may have fallen between a call's end and its commit.
-                for (name, account) in known.into_iter().filter(|(_, account)| account.out) {
-                    state.known.entry(name).or_insert(account);
+            AccountsMsg::JobDone(desk) => {
+                if desk.has_lease() && !std::mem::replace(&mut state.renewing, true) {
+                    myself.send_after(RENEW, || AccountsMsg::Renew);
                 }
-                // A session that is gone asks again when it is back.
-                let _ = reply.send(state.admit(&chain, active));
+                state.desk = Some(desk);
             }
-            AccountsMsg::Learned { account, out: Some((until, why)) } => {
-                let times = state.known.get(&account).map_or(1, |a| a.times.saturating_add(1));
-                state.known.insert(account, Account { until, out: true, why, times });
-            }
-            AccountsMsg::Learned { account, out: None } => {
-                state.known.remove(&account);
-            }
-            AccountsMsg::Restore(known) => state.known = known,
             #[cfg(debug_assertions)]
             AccountsMsg::Crash => panic!("asked to crash"),
+            other => {
+                state.renewing &= !matches!(other, AccountsMsg::Renew);
+                state.waiting.push_back(other);
+            }
         }
+        state.next(&myself);
         Ok(())
     }
 }
@@ -86,38 +75,20 @@ impl Actor for AccountsActor {
 // === impl Accounts ===
 
 impl Accounts {
-    fn admit(&mut self, chain: &[String], active: usize) -> Admission {
-        let now = self.clock.now();
-        let answer = admit(&self.known, chain, active, now);
-        let Admission::Granted(at) = answer else { return answer };
-        let Some(name) = chain.get(at) else { return answer };
-        let bucket = self.buckets.entry(name.clone()).or_insert_with(bucket);
-        match bucket.check() {
-            Ok(()) => answer,
-            Err(early) => {
-                let wait = early.wait_time_from(bucket.clock().now());
-                Admission::Wait { until: later(now, wait), account: name.clone() }
-            }
+    fn next(&mut self, myself: &ActorRef<AccountsMsg>) {
+        let Some(mut desk) = self.desk.take() else { return };
+        // Accounts of this project alone need no host: the answer is at hand.
+        while let Some(message) = self.waiting.pop_front_if(|message| !desk.needs_host(message)) {
+            desk.work(message);
         }
-    }
-}
-
-fn bucket() -> Bucket {
-    let pace = NonZeroU32::new(CALLS_PER_MINUTE).unwrap_or(NonZeroU32::MIN);
-    RateLimiter::direct_with_clock(Quota::per_minute(pace), Ticks(Instant::now()))
-}
-
-fn later(now: Timestamp, wait: Duration) -> Timestamp {
-    let wait = SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX);
-    now.saturating_add(wait).unwrap_or(Timestamp::MAX)
-}
-
-// === impl Ticks ===
-
-impl GovernorClock for Ticks {
-    type Instant = Duration;
-
-    fn now(&self) -> Duration {
-        self.0.elapsed()
+        if self.waiting.is_empty() {
+            self.desk = Some(desk);
+            return;
+        }
+        let messages = std::mem::take(&mut self.waiting);
+        away(myself, move || {
+            messages.into_iter().for_each(|message| desk.work(message));
+            AccountsMsg::JobDone(desk)
+        });
     }
 }

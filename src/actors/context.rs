@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, watch};
 use super::journal::Shower;
 use super::prompting::SpecCache;
 use crate::clock::Clock;
-use crate::config::{Config, Files, Loaded, Origin, Override, ProjectPaths, Settings, Sources};
+use crate::config::{Config, Environment, Files, Loaded, Origin, Override, ProjectPaths, Settings, Sources};
 use crate::domain::backoff::Intensity;
 use crate::domain::event::{Body, Draft};
 use crate::domain::ids::{EventId, IdSource};
@@ -104,6 +104,8 @@ pub struct ProjectCtx {
     pub request: RunRequest,
     /// The supervisor's environment as it was at start.
     pub env: BTreeMap<OsString, OsString>,
+    /// Where host-wide state lives; none without a home.
+    pub home: Option<PathBuf>,
     /// The providers.
     pub providers: ProviderBook,
     /// Starts processes; none in simulations.
@@ -228,6 +230,7 @@ impl ProjectCtx {
             state: watch::Sender::new(parts.state),
             slots: Slots::default(),
             request: parts.request,
+            home: parts.env.clone().into_iter().collect::<Environment>().longhaul_home(),
             env: parts.env,
             providers: parts.providers,
             keeper: parts.keeper,

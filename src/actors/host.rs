@@ -12,7 +12,6 @@ use super::disk::DiskActor;
 use super::project::{ProjectActor, ProjectArgs};
 use super::supervision::{ChildSpec, Children, Fallen, Strategy};
 use super::watcher::{WatcherActor, WatcherArgs};
-use crate::messages::accounts::AccountsMsg;
 use crate::messages::host::HostMsg;
 use crate::store::Db;
 
@@ -131,9 +130,7 @@ fn children(ctx: &Arc<ProjectCtx>, db: Db, host: &ActorRef<HostMsg>) -> Vec<Chil
         ChildSpec::new("accounts", second, move |supervisor| {
             let ctx = ctx.clone();
             async move {
-                let (accounts, _) = Actor::spawn_linked(None, AccountsActor, ctx.clock, supervisor).await?;
-                // What it had learned is in the store.
-                let _ = accounts.cast(AccountsMsg::Restore(ctx.state().accounts.clone()));
+                let (accounts, _) = Actor::spawn_linked(None, AccountsActor, ctx.clone(), supervisor).await?;
                 ctx.slots.accounts.fill(accounts.clone());
                 Ok(accounts.get_cell())
             }

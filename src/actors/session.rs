@@ -21,7 +21,7 @@ use crate::domain::ids::{IdSource, LaneId};
 use crate::domain::session::{Action, Input, Machine, Signals};
 use crate::domain::state::Account;
 use crate::messages::Slot;
-use crate::messages::accounts::AccountsMsg;
+use crate::messages::accounts::{AccountsMsg, Admit, Admitted};
 use crate::messages::disk::DiskMsg;
 use crate::messages::gates::GatesMsg;
 use crate::messages::lane::{Go, LaneMsg};
@@ -36,9 +36,6 @@ const ANSWER: Duration = Duration::from_secs(10);
 
 /// How long reading the tree for checkpoint 0 may take: a large repository is hashed whole.
 const FIRST_TREE: Duration = Duration::from_secs(3600);
-
-/// How far ahead a timer is set at most: then the clock is looked at again.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// Between two tries of a commit that found no room.
 const RETRY_COMMIT: Duration = Duration::from_secs(1);
@@ -148,7 +145,6 @@ impl Actor for SessionActor {
     ) -> Result<(), ActorProcessingErr> {
         let ctx = state.ctx.clone();
         ctx.slots.session.fill(myself.clone());
-        ctx.slots.accounts.cast(AccountsMsg::Restore(ctx.state().accounts.clone()));
         ctx.slots.signals.cast(SignalsMsg::Repeat);
         // What a session that died had asked for: its gates end, and what is low on space is told anew.
         ctx.slots.gates.cast(GatesMsg::End { grace: ctx.config().stop.grace });
@@ -300,7 +296,10 @@ impl SessionState {
                 let question = Question { ask, chain, active, known };
                 tokio::spawn(admit_and_tell(self.ctx.clone(), question, myself.clone()));
             }
-            Action::Learned { account, out } => slots.accounts.cast(AccountsMsg::Learned { account, out }),
+            Action::Learned { account, lesson } => {
+                slots.accounts.cast(AccountsMsg::Learned { account, lesson });
+            }
+            Action::Readmit { chain } => slots.accounts.cast(AccountsMsg::Readmit { chain }),
             Action::Go { token, iteration, attempt, provider } => {
                 self.lane.cast(LaneMsg::Go(Go { token, iteration, attempt, provider }));
             }
@@ -314,8 +313,7 @@ impl SessionState {
                 if let Some(timer) = self.timer.take() {
                     timer.abort();
                 }
-                // A wall clock that is set, or a host that slept, must not make a wait of hours of it.
-                let wait = self.ctx.clock.until(at).min(LOOK_AGAIN);
+                let wait = self.ctx.clock.nap(at);
                 self.timer = Some(myself.send_after(wait, move || SessionMsg::Timer(generation)));
             }
             Action::Checkpoint { number } => slots.repo.cast(RepoMsg::Checkpoint { number }),
@@ -439,18 +437,19 @@ async fn commit_and_tell(
 
 async fn admit_and_tell(ctx: Arc<ProjectCtx>, question: Question, session: ActorRef<SessionMsg>) {
     let Question { ask, chain, active, known } = question;
+    let make =
+        |reply| AccountsMsg::Admit(Admit { chain: chain.clone(), active, known: known.clone(), reply });
     // The disk is looked at before every iteration; what it finds reaches the session before the admission does.
-    let _ = ctx.slots.disk.call("disk", ANSWER, DiskMsg::LookNow).await;
-    let make = |reply| AccountsMsg::Admit { chain: chain.clone(), active, known: known.clone(), reply };
-    let admission = match ctx.slots.accounts.call("accounts", ANSWER, make).await {
-        Ok(admission) => admission,
-        // They are being restarted; a moment later they are back.
-        Err(_) => {
-            Admission::Wait { until: ctx.now(), account: chain.get(active).cloned().unwrap_or_default() }
-        }
+    let disk = ctx.slots.disk.call("disk", ANSWER, DiskMsg::LookNow);
+    let (_, answer) = tokio::join!(disk, ctx.slots.accounts.call("accounts", ANSWER, make));
+    // They are being restarted; a moment later they are back.
+    let again = || {
+        let account = chain.get(active).cloned().unwrap_or_default();
+        Admitted { admission: Admission::Wait { until: ctx.now(), account }, news: Vec::new() }
     };
+    let Admitted { admission, news } = answer.unwrap_or_else(|_| again());
     // A session that died asks again.
-    let _ = session.cast(SessionMsg::Input(Box::new(Input::Admitted { ask, admission })));
+    let _ = session.cast(SessionMsg::Input(Box::new(Input::Admitted { ask, admission, news })));
 }
 
 async fn survey_and_tell(ctx: Arc<ProjectCtx>, session: ActorRef<SessionMsg>) {

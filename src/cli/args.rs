@@ -107,6 +107,8 @@ pub enum Command {
     /// Show the agents that can be called, and choose one
     #[command(subcommand)]
     Provider(ProviderCommand),
+    /// Show which accounts are left alone on this host, until when and why
+    Accounts(AccountsArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
 }
@@ -458,6 +460,31 @@ impl From<EndedBy> for OurReason {
     }
 }
 
+/// `accounts`
+#[derive(Debug, Clone, Args)]
+pub struct AccountsArgs {
+    /// What to do; without one they are listed
+    #[command(subcommand)]
+    pub command: Option<AccountsCommand>,
+    /// Print JSON on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `accounts`
+#[derive(Debug, Clone, Subcommand)]
+pub enum AccountsCommand {
+    /// Have an account tried again now, in all projects
+    Clear {
+        /// The provider that this project calls it with, or its whole name
+        #[arg(value_name = "ACCOUNT")]
+        account: String,
+        /// Print JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+}
+
 /// `completions`
 #[derive(Debug, Clone, Copy, Args)]
 #[command(after_help = "Example:
@@ -521,6 +548,10 @@ impl Cli {
                 | ProviderCommand::Use { json, .. }
                 | ProviderCommand::Check(CheckArgs { json, .. })
                 | ProviderCommand::Classify(ClassifyArgs { json, .. }),
+            )
+            | Command::Accounts(
+                AccountsArgs { command: Some(AccountsCommand::Clear { json, .. }), .. }
+                | AccountsArgs { command: None, json },
             )
             | Command::Config(
                 ConfigCommand::Show { json, .. }

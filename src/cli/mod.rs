@@ -1,5 +1,6 @@
 //! Arguments in, calls to the core, printing out.
 
+pub mod accounts;
 pub mod args;
 mod classify;
 pub mod completions;

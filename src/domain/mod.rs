@@ -8,6 +8,7 @@ pub mod complexity;
 pub mod danger;
 pub mod disk;
 pub mod event;
+pub mod host_accounts;
 pub mod ids;
 pub mod money;
 pub mod outcome;

@@ -322,6 +322,9 @@ pub struct Account {
     pub why: String,
     /// Cool-downs in a row.
     pub times: u32,
+    /// When that was learned; not known of what older versions wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
 }
 
 /// Messages from people.
@@ -422,8 +425,13 @@ impl State {
             Body::MessageDelivered { id } => self.inbox.deliver(*id),
             Body::CoolDown { account, until, why } => {
                 let times = self.accounts.get(account).map_or(0, |a| a.times);
-                let record =
-                    Account { until: *until, out: true, why: why.clone(), times: times.saturating_add(1) };
+                let record = Account {
+                    until: *until,
+                    out: true,
+                    why: why.clone(),
+                    times: times.saturating_add(1),
+                    since: Some(event.time),
+                };
                 self.accounts.insert(account.clone(), record);
             }
             Body::GateFinished { name, result, tree, exit, tail, duration_ms, reused: false } => {
@@ -809,6 +817,11 @@ impl Account {
     /// It may be called at `now`.
     pub fn is_usable(&self, now: Timestamp) -> bool {
         !self.out || self.until.is_some_and(|until| until <= now)
+    }
+
+    /// It is out because of what this project asks of it or starts it with, not because of the account.
+    pub fn is_the_projects_own(&self) -> bool {
+        matches!(self.why.as_str(), "refused" | "not_runnable" | "model_unavailable")
     }
 }
 

@@ -2,36 +2,55 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use ractor::RpcReplyPort;
 
-use crate::domain::accounts::Admission;
+use crate::domain::accounts::{Admission, Lesson, Outage};
 use crate::domain::state::Account;
 
 /// What Accounts receives.
 #[derive(Debug)]
 pub enum AccountsMsg {
     /// Session: may a call begin?
-    Admit {
-        /// The provider chain, primary first.
-        chain: Vec<String>,
-        /// The one in use.
-        active: usize,
-        /// What the session knows, what is still to be committed included.
-        known: BTreeMap<String, Account>,
-        /// The answer.
-        reply: RpcReplyPort<Admission>,
-    },
+    Admit(Admit),
     /// Session: what an attempt showed.
     Learned {
-        /// The account.
+        /// The provider whose account that is.
         account: String,
-        /// It is left alone, until then and for this; none: it works.
-        out: Option<(Option<Timestamp>, String)>,
+        /// What that is.
+        lesson: Lesson,
     },
-    /// Session, when it begins, and Accounts' supervisor after a restart: what the store knows.
-    Restore(BTreeMap<String, Account>),
+    /// Session: a person says that these work which are out until a person says so.
+    Readmit {
+        /// The provider chain.
+        chain: Vec<String>,
+    },
+    /// Accounts, from its timer: it still tries an account.
+    Renew,
+    /// Accounts, from its blocking thread: a job is over.
+    JobDone(Box<crate::actors::accounts::Desk>),
     /// Tests: die now.
     #[cfg(debug_assertions)]
     Crash,
+}
+
+/// May a call begin?
+#[derive(Debug)]
+pub struct Admit {
+    /// The provider chain, primary first.
+    pub chain: Vec<String>,
+    /// The one in use.
+    pub active: usize,
+    /// What the session knows, what is still to be committed included.
+    pub known: BTreeMap<String, Account>,
+    /// The answer.
+    pub reply: RpcReplyPort<Admitted>,
+}
+
+/// The answer.
+#[derive(Debug)]
+pub struct Admitted {
+    /// May it?
+    pub admission: Admission,
+    /// Accounts of which others have learned that they are to be left alone, by provider.
+    pub news: Vec<(String, Outage)>,
 }

@@ -142,6 +142,8 @@ pub struct EnvRules {
     pub set_default: BTreeMap<String, String>,
     /// Variables that hold this provider's own keys; every other provider's agents lose them.
     pub keys: Vec<NamePattern>,
+    /// Variables that say which server is called. Limits of one server say nothing about another.
+    pub endpoint: Vec<NamePattern>,
     /// Variables that an agent of this provider never gets, such as the marker of an enclosing session.
     pub remove: Vec<NamePattern>,
 }

@@ -7,6 +7,7 @@
 //! [`decode::Transcript`]; [`classify::classify`] gives the one outcome.
 //! Nothing here starts a program, reads a clock or knows an actor.
 
+pub mod account;
 pub mod book;
 pub mod call;
 #[cfg(test)]

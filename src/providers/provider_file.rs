@@ -90,6 +90,7 @@ struct EnvKeys {
     #[serde(default)]
     set_default: BTreeMap<String, String>,
     keys: Option<Vec<NamePattern>>,
+    endpoint: Option<Vec<NamePattern>>,
     remove: Option<Vec<NamePattern>>,
 }
 
@@ -176,6 +177,7 @@ impl Layer {
                 set_as_root: merged(low.env.set_as_root, top.env.set_as_root),
                 set_default: merged(low.env.set_default, top.env.set_default),
                 keys: top.env.keys.or(low.env.keys),
+                endpoint: top.env.endpoint.or(low.env.endpoint),
                 remove: top.env.remove.or(low.env.remove),
             },
             version: top.version.or(low.version),
@@ -254,6 +256,7 @@ impl Layer {
                 set_as_root: keys.env.set_as_root,
                 set_default: keys.env.set_default,
                 keys: keys.env.keys.unwrap_or_default(),
+                endpoint: keys.env.endpoint.unwrap_or_default(),
                 remove: keys.env.remove.unwrap_or_default(),
             },
             credential_files: keys.credential_files.unwrap_or_default(),

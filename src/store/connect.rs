@@ -69,7 +69,7 @@ pub(crate) fn leave_as_it_is(conn: &Connection, on: bool) -> rusqlite::Result<()
 
 /// Switches to WAL. Where a file system cannot share memory SQLite stays with its rollback journal, which is slower
 /// and as safe.
-fn set_wal(conn: &Connection) -> rusqlite::Result<()> {
+pub(crate) fn set_wal(conn: &Connection) -> rusqlite::Result<()> {
     let mut tries = 0;
     loop {
         match conn.query_row("PRAGMA journal_mode=WAL", [], |row| row.get::<_, String>(0)) {

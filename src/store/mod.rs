@@ -2,7 +2,7 @@
 //!
 //! [`Db`] is the truth: every commit writes events and the state they fold to, in one transaction. [`Journal`] is
 //! the same events as JSON lines, for people, for `tail -f`, and for rebuilding the database when it is damaged.
-//! [`Reader`] and [`inspect`] look without changing anything. All of it blocks: call it from blocking threads.
+//! [`Reader`] and [`inspect`] look without changing anything. [`HostDb`] is what all projects of the host share. All of it blocks: call it from blocking threads.
 
 mod ballast;
 mod check;
@@ -12,6 +12,7 @@ mod create;
 mod db;
 mod error;
 mod follow;
+mod host_db;
 mod journal;
 mod link;
 mod lock;
@@ -30,6 +31,7 @@ pub use codec::{EventLine, decode};
 pub use db::{Committed, Db};
 pub use error::StoreError;
 pub use follow::Follower;
+pub use host_db::{HOST_DB, HostDb, Replaced};
 pub use journal::{Journal, JournalLimits};
 pub use lock::{Held, Holder, LockError, ProjectLock, holder};
 pub use open::{Inspection, OpenOptions, Opened, Recovery, inspect};

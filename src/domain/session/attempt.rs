@@ -6,7 +6,7 @@ use super::boundary::later;
 use super::input::{Action, AttemptReport, GateReport};
 use super::machine::{Machine, Step};
 use super::policy::out_reason;
-use crate::domain::accounts::Admission;
+use crate::domain::accounts::{Admission, Lesson, Outage};
 use crate::domain::backoff::Backoff;
 use crate::domain::event::Body;
 use crate::domain::ids::Token;
@@ -18,6 +18,12 @@ const LOST: Backoff = Backoff {
     floor: Duration::from_millis(10),
     ..Backoff::new(Duration::from_millis(100), Duration::from_secs(30))
 };
+
+/// How long a wait for another session's call is said to last at most. It is looked at every [`LOOK`].
+const OTHERS: Duration = Duration::from_secs(300);
+
+/// Between two looks at what another session finds out.
+const LOOK: Duration = Duration::from_secs(1);
 
 impl Machine {
     pub(super) fn start_attempt(&mut self) {
@@ -56,17 +62,46 @@ impl Machine {
 
     pub(super) fn admitted(&mut self, admission: Admission) {
         match admission {
-            Admission::Granted(at) => {
+            Admission::Granted(at) | Admission::Probe(at) => {
                 let Some(process) = self.ready.take() else { return self.advance() };
+                self.probing = matches!(admission, Admission::Probe(_));
                 self.end_wait();
                 self.begin_attempt(at, process);
             }
+            Admission::Busy { account } => self.wait_for_others(&account),
             Admission::Wait { until, account } => {
                 let detail = format!("all accounts cool down; `{account}` is the first to be back");
                 self.wait(until, WaitReason::CoolDown, detail);
             }
             Admission::Out { why } => self.pause(out_reason(&why)),
         }
+    }
+
+    /// What sessions of other projects have learned of the same accounts.
+    pub(super) fn heard(&mut self, news: Vec<(String, Outage)>) {
+        for (account, Outage { until, why, .. }) in news {
+            self.push(Body::CoolDown { account, until, why });
+        }
+    }
+
+    /// An answer that comes too late: what it gives is not used.
+    pub(super) fn turn_down(&mut self, admission: &Admission) {
+        if let Admission::Probe(at) = admission
+            && !matches!(self.step, Step::Admitting { .. } | Step::Calling { .. })
+            && let Some(account) = self.session().and_then(|s| s.chain.get(*at)).cloned()
+        {
+            self.actions.push(Action::Learned { account, lesson: Lesson::Nothing });
+        }
+    }
+
+    /// Another session's call finds out whether the account works again. When that will be is not known: the wait is
+    /// told once, and looked at often.
+    fn wait_for_others(&mut self, account: &str) {
+        let told = self.session().and_then(|s| s.wait.as_ref());
+        let told = told.filter(|wait| wait.why == WaitReason::CoolDown && wait.until > self.now);
+        let until = told.map_or_else(|| later(self.now, OTHERS), |wait| wait.until);
+        let detail = format!("another session finds out whether `{account}` works again");
+        self.wait_until(until, later(self.now, LOOK), WaitReason::CoolDown, detail);
     }
 
     fn begin_attempt(&mut self, at: usize, process: Option<(u32, u64)>) {

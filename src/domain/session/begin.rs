@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use super::input::{Action, Signals};
 use super::machine::Machine;
 use super::policy::policy;
+use crate::domain::accounts::Lesson;
 use crate::domain::event::{AttemptFinished, Body, Draft, Mode, SessionStarted};
 use crate::domain::ids::{EventId, SessionId, Token};
 use crate::domain::outcome::{AccountScope, Evidence, Outcome, Usage, Verdict};
@@ -53,7 +54,7 @@ impl Machine {
         self.signals = Signals { resume: false, ..signals };
         let goes_on = !begin.fresh && self.view.session.as_ref().is_some_and(|s| !s.ended());
         // To start the program is a person's word, too: what was out for want of one is tried again.
-        self.readmit_accounts();
+        self.late.push(Action::Readmit { chain: begin.chain.clone() });
         if goes_on {
             self.go_on(&begin);
         } else {
@@ -217,6 +218,8 @@ impl Machine {
             Body::AttemptFinished(Box::new(finished)),
             Some((iteration, attempt, open.provider.as_str())),
         );
+        self.probing = false;
+        self.actions.push(Action::Learned { account: open.provider, lesson: Lesson::Nothing });
     }
 
     /// The tree before the first call is known: with it comes checkpoint 0.

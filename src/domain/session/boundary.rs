@@ -5,22 +5,28 @@ use jiff::{SignedDuration, Timestamp};
 use super::input::{Action, AttemptReport, GateReport};
 use super::machine::{Machine, Step};
 use super::policy::{Policy, advice, policy, prompt_was_read, was_turned_away};
+use crate::domain::accounts::{Lesson, Outage};
 use crate::domain::event::{AttemptFinished, Body};
-use crate::domain::outcome::{Outcome, Usage};
+use crate::domain::outcome::{AccountScope, Outcome, Usage, Verdict};
 use crate::domain::state::{GateRecord, GateResult, Phase, Reason, WaitReason, millis_between};
 
 impl Machine {
     /// The attempt of this report is over; nothing is in flight.
     pub(super) fn judge(&mut self, report: AttemptReport) {
         self.book(&report);
-        match policy(&report.verdict.outcome) {
+        let verdict = &report.verdict;
+        let policy = policy(&verdict.outcome);
+        if std::mem::take(&mut self.probing) {
+            self.probe_ended(policy, &verdict.outcome);
+        }
+        match policy {
             Policy::Done => return self.work_done(report),
             Policy::Again => {}
-            Policy::CoolDown => self.cool_down(&report.verdict.outcome),
-            Policy::Out => self.out(self.provider_in_use(), None, &report.verdict.outcome),
-            Policy::Wait(why) => self.back_off(why, &report.verdict.outcome),
+            Policy::CoolDown => self.cool_down(verdict),
+            Policy::Out => self.out(None, false, verdict),
+            Policy::Wait(why) => self.back_off(why, &verdict.outcome),
             Policy::Retry => {
-                if self.failed(&report.verdict.outcome) {
+                if self.failed(&verdict.outcome) {
                     return;
                 }
             }
@@ -69,7 +75,7 @@ impl Machine {
             Some((iteration, attempt, provider.as_str())),
         );
         if outcome.ends_iteration() {
-            self.actions.push(Action::Learned { account: provider, out: None });
+            self.actions.push(Action::Learned { account: provider, lesson: Lesson::Works });
         }
         if prompt_was_read(outcome) {
             for id in &report.messages {
@@ -215,10 +221,41 @@ impl Machine {
         self.session().map_or(String::new(), |s| s.provider().to_owned())
     }
 
-    fn cool_down(&mut self, outcome: &Outcome) {
+    /// The call was to find out whether its account works again, and has failed for another reason than the one that
+    /// the account was out for. It is left alone for longer each time, or two providers would take turns failing.
+    fn probe_ended(&mut self, policy: Policy, outcome: &Outcome) {
         let account = self.provider_in_use();
-        let times = self.view.accounts.get(&account).map_or(0, |a| a.times);
-        let stated = match outcome {
+        match policy {
+            // What it has shown is said there.
+            Policy::Done | Policy::CoolDown | Policy::Out => {}
+            Policy::Again => self.actions.push(Action::Learned { account, lesson: Lesson::Nothing }),
+            Policy::Wait(_) | Policy::Retry => {
+                let times = self.cool_downs(&account);
+                let delay = if self.has_another(&account) {
+                    self.rules.probe.delay(times, Some(self.rules.probe.base), self.ids.rng())
+                } else {
+                    self.rules.backoff.delay(times, None, self.ids.rng())
+                };
+                let (until, why) = (Some(later(self.now, delay)), outcome.name().to_owned());
+                self.leave_alone(account, Outage { until, why, stated: false }, Lesson::Failed);
+            }
+        }
+    }
+
+    /// Another provider of the chain can be called meanwhile.
+    fn has_another(&self, account: &str) -> bool {
+        let usable = |name: &String| self.view.accounts.get(name).is_none_or(|a| a.is_usable(self.now));
+        self.session().is_some_and(|s| s.chain.iter().any(|name| name != account && usable(name)))
+    }
+
+    /// How often in a row the account was left alone.
+    fn cool_downs(&self, account: &str) -> u32 {
+        self.view.accounts.get(account).map_or(0, |a| a.times)
+    }
+
+    fn cool_down(&mut self, verdict: &Verdict) {
+        let times = self.cool_downs(&self.provider_in_use());
+        let stated = match &verdict.outcome {
             Outcome::RateLimited { until }
             | Outcome::UsageLimited { until }
             | Outcome::QuotaExhausted { until } => *until,
@@ -237,13 +274,21 @@ impl Machine {
             None => rules.probe.delay(times, Some(rules.probe.base.min(rules.probe.cap)), self.ids.rng()),
         };
         let until = later(self.now, delay);
-        self.out(account, Some(until), outcome);
+        self.out(Some(until), stated.is_some_and(|stated| stated > self.now), verdict);
     }
 
-    fn out(&mut self, account: String, until: Option<Timestamp>, outcome: &Outcome) {
-        let why = outcome.name().to_owned();
-        self.push(Body::CoolDown { account: account.clone(), until, why: why.clone() });
-        self.actions.push(Action::Learned { account, out: Some((until, why)) });
+    fn out(&mut self, until: Option<Timestamp>, stated: bool, verdict: &Verdict) {
+        let why = verdict.outcome.name().to_owned();
+        // A model, or what this project asks for, is no matter of others.
+        let lesson =
+            if verdict.scope == AccountScope::Account { Lesson::Out } else { |_: Outage| Lesson::Nothing };
+        self.leave_alone(self.provider_in_use(), Outage { until, why, stated }, lesson);
+    }
+
+    fn leave_alone(&mut self, account: String, outage: Outage, lesson: fn(Outage) -> Lesson) {
+        let Outage { until, why, .. } = outage.clone();
+        self.push(Body::CoolDown { account: account.clone(), until, why });
+        self.actions.push(Action::Learned { account, lesson: lesson(outage) });
     }
 
     fn back_off(&mut self, why: WaitReason, outcome: &Outcome) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::domain::accounts::Admission;
+use crate::domain::accounts::{Admission, Lesson, Outage};
 use crate::domain::backoff::Backoff;
 use crate::domain::disk::DiskReport;
 use crate::domain::event::{Body, Draft};
@@ -164,6 +164,8 @@ pub enum Input {
         ask: u64,
         /// The answer.
         admission: Admission,
+        /// Accounts of which others have learned that they are to be left alone, by provider.
+        news: Vec<(String, Outage)>,
     },
     /// An attempt has ended.
     AttemptEnded(Box<AttemptReport>),
@@ -226,8 +228,13 @@ pub enum Action {
     Learned {
         /// The account.
         account: String,
-        /// It is left alone: until then, or until a person says otherwise. None: it works.
-        out: Option<(Option<Timestamp>, String)>,
+        /// What that is.
+        lesson: Lesson,
+    },
+    /// A person says that these work which are out until a person says so.
+    Readmit {
+        /// The provider chain.
+        chain: Vec<String>,
     },
     /// The committed attempt begins.
     Go {

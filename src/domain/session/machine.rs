@@ -16,6 +16,9 @@ const FAILED: u8 = 1;
 const STOPPED: u8 = 3;
 const NEEDS_PERSON: u8 = 5;
 
+/// What a wall clock may go back by without having been set.
+const SET_BACK: SignedDuration = SignedDuration::from_secs(1);
+
 /// The state machine of one session with one lane.
 #[derive(Debug)]
 pub struct Machine {
@@ -41,6 +44,8 @@ pub struct Machine {
     pub(super) ready: Option<Option<(u32, u64)>>,
     generation: u64,
     pub(super) asks: u64,
+    /// The call in flight finds out whether an account works again.
+    pub(super) probing: bool,
     /// Calls lost in a row.
     pub(super) lost: u32,
     /// The tree before the first call is known.
@@ -90,6 +95,7 @@ impl Machine {
             ready: None,
             generation: 0,
             asks: 0,
+            probing: false,
             lost: 0,
             base_known: false,
             staged: None,
@@ -113,10 +119,13 @@ impl Machine {
                 self.settle();
             }
             Input::Base { tree, git } => self.base(tree, git),
-            Input::Admitted { ask, admission } => {
+            Input::Admitted { ask, admission, news } => {
                 if self.step == (Step::Admitting { ask }) {
                     self.step = Step::Idle;
+                    self.heard(news);
                     self.admitted(admission);
+                } else {
+                    self.turn_down(&admission);
                 }
             }
             Input::AttemptEnded(report) => self.attempt_ended(*report),
@@ -147,6 +156,13 @@ impl Machine {
     }
 
     pub(super) fn rebase(&mut self, state: &State, now: Timestamp) {
+        let back = self.now.duration_since(now);
+        if back > SET_BACK
+            && let Some((until, ..)) = &mut self.not_before
+        {
+            // The wall clock was set back: a wait of ours takes no longer for that.
+            *until = until.saturating_sub(back).unwrap_or(Timestamp::MIN);
+        }
         self.now = now;
         self.view = state.clone();
         for draft in &self.pending {
@@ -361,6 +377,11 @@ impl Machine {
     }
 
     pub(super) fn wait(&mut self, until: Timestamp, why: WaitReason, detail: String) {
+        self.wait_until(until, until, why, detail);
+    }
+
+    /// Waits until a time, and looks again at another, earlier one.
+    pub(super) fn wait_until(&mut self, until: Timestamp, look: Timestamp, why: WaitReason, detail: String) {
         let already =
             self.session().and_then(|s| s.wait.clone()).is_some_and(|w| w.until == until && w.why == why);
         if !already {
@@ -368,8 +389,8 @@ impl Machine {
             self.push(Body::WaitStarted { until, why, detail });
         }
         self.step = Step::Waiting;
-        let until = self.deadline().map_or(until, |deadline| deadline.min(until));
-        self.arm(until);
+        let look = look.min(until);
+        self.arm(self.deadline().map_or(look, |deadline| deadline.min(look)));
     }
 
     pub(super) fn pause(&mut self, reason: Reason) {

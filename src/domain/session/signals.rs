@@ -39,20 +39,13 @@ impl Machine {
     /// A pause is over. What only a person could mend counts as mended.
     pub(super) fn continue_from(&mut self, reason: Reason) {
         if reason.ends_with_accounts() {
-            self.readmit_accounts();
+            let chain = self.session().map_or_else(Vec::new, |s| s.chain.clone());
+            self.actions.push(Action::Readmit { chain });
         }
         self.push(Body::SessionContinued { reason });
         if matches!(self.step, Step::Calling { .. }) {
             self.watch_the_time();
         }
-    }
-
-    /// Accounts that were out until a person says otherwise may be tried again.
-    pub(super) fn readmit_accounts(&mut self) {
-        let accounts = self.view.accounts.iter();
-        let out = accounts.filter(|(_, a)| a.out && a.until.is_none()).map(|(name, _)| name.clone());
-        let learned = out.map(|account| Action::Learned { account, out: None });
-        self.actions.extend(learned.collect::<Vec<_>>());
     }
 
     fn stop(&mut self, stop: &Stop) {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::event::{Body, Event};
 use crate::store::testing::{Author, Project, noon, notice};
-use crate::store::{Db, Follower, Reader, read_after};
+use crate::store::{Db, Follower, read_after};
 
 /// Every line of every segment, in order, as it is on disk.
 fn lines(paths: &StorePaths) -> Vec<EventLine> {
@@ -376,25 +376,6 @@ fn a_follower_begins_where_it_is_told_and_survives_a_replaced_file() {
     journal.append(&db.commit(vec![author.draft(notice(5))]).unwrap()).unwrap();
     assert_eq!((seqs(early.poll().unwrap()), seqs(late.poll().unwrap())), (vec![5], vec![5]));
     assert_eq!(late.last(), 5);
-}
-
-#[test]
-fn a_successor_waits_until_its_predecessor_has_finished() {
-    let project = Project::new();
-    let (mut db, mut journal) = project.start();
-    let mut author = Author::new();
-    let committed = db.commit(author.notices(3)).unwrap();
-    let state = db.state();
-    std::thread::scope(|scope| {
-        let successor = scope.spawn(|| {
-            let mut journal = Journal::new(project.paths.clone(), JournalLimits::default());
-            journal.catch_up(&state, &mut Reader::live(project.paths.clone()), noon()).unwrap()
-        });
-        journal.append(&committed).unwrap();
-        drop(journal);
-        assert_eq!(successor.join().unwrap(), 0);
-    });
-    assert_eq!(places(&project.paths), upto(3));
 }
 
 #[test]

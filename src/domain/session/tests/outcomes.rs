@@ -3,10 +3,10 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::world::*;
-use crate::domain::accounts::Admission;
+use crate::domain::accounts::{Admission, Lesson, Outage};
 use crate::domain::event::Body;
-use crate::domain::outcome::Outcome;
-use crate::domain::session::{Action, Input, Policy, Rules, policy};
+use crate::domain::outcome::{AccountScope, Outcome};
+use crate::domain::session::{Action, Input, Policy, Rules, Signals, policy};
 use crate::domain::state::{Reason, WaitReason};
 
 fn all() -> Vec<Outcome> {
@@ -320,10 +320,14 @@ fn answers_to_older_questions_are_ignored() {
     w.ready();
     let old = w.ask.take().unwrap().ask;
     w.input(Input::Nudge);
-    assert!(w.input(Input::Admitted { ask: old, admission: Admission::Granted(0) }).is_empty());
+    assert!(
+        w.input(Input::Admitted { ask: old, admission: Admission::Granted(0), news: Vec::new() }).is_empty()
+    );
     w.admit();
     assert!(w.call.is_some());
-    assert!(w.input(Input::Admitted { ask: old, admission: Admission::Granted(0) }).is_empty());
+    assert!(
+        w.input(Input::Admitted { ask: old, admission: Admission::Granted(0), news: Vec::new() }).is_empty()
+    );
 }
 
 #[test]
@@ -357,12 +361,177 @@ fn accounts_that_hold_the_session_back_are_waited_for() {
 }
 
 #[test]
+fn a_failed_probe_leaves_the_primary_alone_for_longer_each_time() {
+    let mut w = World::new(rules(), chain("a b"));
+    w.attempt(Outcome::UsageLimited { until: Some(morning() + secs(600)) });
+    w.call();
+    let (mut probes, mut longest) = (0, SignedDuration::ZERO);
+    for failure in [Outcome::NetworkDown, Outcome::Empty, Outcome::Overloaded].into_iter().cycle().take(12) {
+        while w.session().provider() == "b" {
+            w.pass(secs(30));
+            w.attempt(completed());
+            w.call();
+        }
+        probes += 1;
+        let before = w.now;
+        w.attempt(failure);
+        let until = w.state.accounts["a"].until.unwrap();
+        assert!(until.duration_since(before) >= SignedDuration::from_secs(60), "{until}");
+        longest = longest.max(until.duration_since(before));
+        w.call();
+        assert_eq!(w.session().provider(), "b", "no ping-pong");
+    }
+    assert!(longest > SignedDuration::from_mins(5), "{longest:?}");
+    assert_eq!(w.count("cool_down"), probes + 1);
+    while w.session().provider() == "b" {
+        w.pass(secs(300));
+        w.attempt(completed());
+        w.call();
+    }
+    w.attempt(completed());
+    assert!(w.state.accounts.is_empty(), "one success clears it");
+}
+
+#[test]
+fn ep_011_two_limited_providers_are_called_once_a_window_each() {
+    let mut w = World::new(rules(), chain("a b"));
+    let mut windows = std::collections::BTreeMap::new();
+    let mut calls = 0;
+    while w.now < morning() + secs(24 * 3600) {
+        w.call();
+        let provider = w.session().provider().to_owned();
+        assert!(windows.get(&provider).is_none_or(|until| *until <= w.now), "a call within a window");
+        w.attempt(Outcome::RateLimited { until: None });
+        w.settle();
+        windows.insert(provider.clone(), w.state.accounts[&provider].until.unwrap());
+        calls += 1;
+    }
+    assert_eq!(windows.len(), 2);
+    assert!(calls < 150, "{calls} calls in a day");
+    assert_eq!((w.session().retries, w.count("iteration_finished")), (0, 0));
+}
+
+#[test]
+fn ep_003_a_probe_without_a_fallback_backs_off_as_ever() {
+    let mut w = World::new(rules(), begin());
+    w.attempt(Outcome::UsageLimited { until: None });
+    for _ in 0..20 {
+        w.attempt(Outcome::NetworkDown);
+        w.settle();
+        let wait = w.session().wait.clone().unwrap();
+        assert!(wait.until.duration_since(w.now) <= SignedDuration::from_secs(300), "{wait:?}");
+    }
+    assert_eq!(w.session().retries, 0);
+    w.attempt(completed());
+    assert!(w.state.accounts.is_empty());
+}
+
+#[test]
+fn others_that_find_out_are_waited_for_and_told_once() {
+    let mut w = World::new(rules(), begin());
+    w.base();
+    w.ready();
+    let busy = || Admission::Busy { account: "a".into() };
+    w.refuse(busy());
+    assert_eq!(w.phase(), "waiting/rate_limited");
+    for _ in 0..10 {
+        let before = w.now;
+        w.wake();
+        assert!(w.now.duration_since(before) <= SignedDuration::from_secs(1), "it looks again soon");
+        w.refuse(busy());
+    }
+    assert_eq!(w.count("wait_started"), 1);
+    w.mark().wake();
+    w.admit();
+    assert_eq!(w.told(), ["wait_ended", "iteration_started", "attempt_started"]);
+}
+
+#[test]
+fn what_others_learned_is_journaled() {
+    let mut w = World::new(rules(), chain("a b"));
+    w.base();
+    w.ready();
+    let ask = w.ask.take().unwrap().ask;
+    let until = Some(w.now + secs(600));
+    let outage = Outage { until, why: "usage_limited".into(), stated: true };
+    let news = vec![("a".to_owned(), outage)];
+    w.mark().input(Input::Admitted { ask, admission: Admission::Granted(1), news });
+    assert_eq!(w.told(), ["cool_down", "failover", "iteration_started", "attempt_started"]);
+    let Body::Failover { why, .. } = &w.last("failover").body else { panic!() };
+    assert_eq!((why.as_str(), w.state.accounts["a"].until), ("usage_limited", until));
+}
+
+#[test]
+fn an_answer_that_is_not_used_is_given_back() {
+    let mut w = World::new(rules(), begin());
+    w.base();
+    w.ready();
+    let ask = w.ask.take().unwrap().ask;
+    w.signal(pause());
+    let probe = || Input::Admitted { ask, admission: Admission::Probe(0), news: Vec::new() };
+    let back = Action::Learned { account: "a".into(), lesson: Lesson::Nothing };
+    assert_eq!(w.input(probe()), [back]);
+    w.signal(Signals::default());
+    w.call();
+    assert_eq!(w.input(probe()), [], "a later answer is in use");
+    let report = w.report(Outcome::Cancelled);
+    let nothing = |a: &Action| matches!(a, Action::Learned { .. });
+    assert!(!w.ended(report).iter().any(nothing), "that call was no probe");
+}
+
+#[test]
+fn a_probe_that_is_cut_says_nothing() {
+    let mut w = World::new(rules(), begin());
+    w.attempt(Outcome::RateLimited { until: None });
+    w.call();
+    let report = w.report(Outcome::Cancelled);
+    let nothing = Action::Learned { account: "a".into(), lesson: Lesson::Nothing };
+    assert!(w.ended(report).contains(&nothing));
+    assert_eq!(w.count("cool_down"), 1);
+    w.call = None;
+    w.call();
+    let lost = w.input(Input::LaneLost { token: None, cause: "the lane died".into() });
+    assert!(lost.contains(&nothing), "{lost:?}");
+}
+
+#[test]
+fn a_clock_that_is_set_back_makes_no_wait_longer() {
+    let mut w = World::new(rules(), begin());
+    w.attempt(Outcome::Overloaded);
+    w.settle();
+    w.now -= SignedDuration::from_hours(24);
+    w.input(Input::Nudge);
+    let wait = w.session().wait.clone().unwrap();
+    assert!(wait.until.duration_since(w.now) <= SignedDuration::from_secs(300), "{wait:?}");
+    w.wake();
+    w.settle();
+    assert!(w.call.is_some());
+}
+
+#[test]
 fn what_an_attempt_showed_is_told_before_the_next_admission() {
     let mut w = World::new(rules(), chain("a b"));
     w.call();
-    let report = w.report(Outcome::AuthFailed);
+    let mut report = w.report(Outcome::AuthFailed);
+    report.verdict.scope = AccountScope::Account;
     let actions = w.ended(report);
-    let learned = actions.iter().position(|a| matches!(a, Action::Learned { out: Some((None, _)), .. }));
+    let learned = actions
+        .iter()
+        .position(|a| matches!(a, Action::Learned { lesson: Lesson::Out(Outage { until: None, .. }), .. }));
     let asked = actions.iter().position(|a| matches!(a, Action::Admit { known, .. } if known["a"].out));
     assert!(learned.unwrap() < asked.unwrap());
+}
+
+#[test]
+fn what_is_no_matter_of_the_account_is_not_told_to_others() {
+    for scope in [AccountScope::Model, AccountScope::Request, AccountScope::None] {
+        let mut w = World::new(rules(), begin());
+        w.call();
+        let mut report = w.report(Outcome::Refused);
+        report.verdict.scope = scope;
+        let nothing = Action::Learned { account: "a".into(), lesson: Lesson::Nothing };
+        assert!(w.ended(report).contains(&nothing), "{scope:?}");
+        w.settle();
+        assert!(w.state.accounts["a"].out, "the project knows it");
+    }
 }

@@ -298,7 +298,9 @@ impl Watch {
                 let report = AttemptReport { token, ..w.report(completed()) };
                 w.ended(report);
             }
-            1 => drop(w.input(Input::Admitted { ask: 0, admission: Admission::Granted(0) })),
+            1 => {
+                drop(w.input(Input::Admitted { ask: 0, admission: Admission::Granted(0), news: Vec::new() }))
+            }
             _ => drop(w.input(Input::Timer(0))),
         }
         assert_eq!(w.events.len(), events, "something late was heard");

@@ -201,7 +201,7 @@ fn resume_ends_what_a_person_can_end() {
     w.settle();
     let actions = w.signal(resume());
     assert!(actions.contains(&Action::ConsumeResume));
-    assert!(actions.contains(&Action::Learned { account: "a".into(), out: None }), "{actions:?}");
+    assert!(actions.contains(&Action::Readmit { chain: vec!["a".into()] }), "{actions:?}");
     w.settle();
     assert!(w.call.is_some());
 

@@ -1,7 +1,7 @@
 //! What stands in for the actors: commits fold into the state, calls and gates last until the test ends them, time
 //! passes when it says so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -241,6 +241,7 @@ impl World {
                 Action::Exit(code) => self.exit = Some(code),
                 Action::ConsumeStop => self.signals.stop = None,
                 Action::Learned { .. }
+                | Action::Readmit { .. }
                 | Action::EndGates { .. }
                 | Action::Checkpoint { .. }
                 | Action::ConsumeResume => {}
@@ -265,13 +266,13 @@ impl World {
     /// The accounts answer by what the session knows.
     pub(super) fn admit(&mut self) -> Vec<Action> {
         let Ask { ask, chain, active, known } = self.ask.take().unwrap();
-        let admission = admit(&known, &chain, active, self.now);
-        self.input(Input::Admitted { ask, admission })
+        let admission = admit(&known, &BTreeSet::new(), &chain, active, self.now);
+        self.input(Input::Admitted { ask, admission, news: Vec::new() })
     }
 
     pub(super) fn refuse(&mut self, admission: Admission) -> Vec<Action> {
         let ask = self.ask.take().unwrap().ask;
-        self.input(Input::Admitted { ask, admission })
+        self.input(Input::Admitted { ask, admission, news: Vec::new() })
     }
 
     /// Answers one question. False: nobody has asked anything.
