@@ -111,6 +111,7 @@ impl Place {
             paths: self.paths.clone(),
             clock,
             seed: Some(seed),
+            still: false,
             sources,
             files,
             loaded,
