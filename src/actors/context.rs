@@ -41,6 +41,9 @@ use crate::store::{Ballast, Durability, Journal, JournalLimits, OpenOptions, Pro
 /// store that is restarted with its back-off, a second.
 const COMMIT_LIMIT: Duration = Duration::from_secs(30);
 
+/// Between two looks at a project that is still.
+const STILL: Duration = Duration::from_secs(3600);
+
 /// Where the actors find each other.
 #[derive(Debug, Default, Clone)]
 pub struct Slots {
@@ -86,6 +89,8 @@ pub struct ProjectCtx {
     pub store_paths: StorePaths,
     /// The clock.
     pub clock: Clock,
+    /// See [`ProjectParts::still`].
+    still: bool,
     /// Makes ids; shared, so that they ascend over all actors and follow one seed.
     pub ids: Mutex<IdSource>,
     /// Settings in force.
@@ -153,6 +158,10 @@ pub struct ProjectParts {
     pub clock: Clock,
     /// Seeds ids and jitter; none: from the host's entropy.
     pub seed: Option<u64>,
+    /// Nobody changes the project's files without a hint to Signals: they are not watched, and looks that only make
+    /// up for lost notices are an hour apart. For simulations of weeks: change notices come from a thread that
+    /// knows nothing of simulated time, and a look every two seconds makes a million of them.
+    pub still: bool,
     /// Where settings come from.
     pub sources: Sources,
     /// The settings files as they were read.
@@ -218,6 +227,7 @@ impl ProjectCtx {
             paths: parts.paths,
             store_paths,
             clock: parts.clock,
+            still: parts.still,
             ids: Mutex::new(IdSource::new(parts.seed)),
             config: watch::Sender::new(Arc::new(parts.loaded.config)),
             sources: parts.sources.clone(),
@@ -312,6 +322,16 @@ impl ProjectCtx {
             resume_factor: disk.resume_factor,
             interval: disk.interval,
         }
+    }
+
+    /// The project's files are watched; see [`ProjectParts::still`].
+    pub fn is_watched(&self) -> bool {
+        !self.still
+    }
+
+    /// How often to look for what nobody tells: `usual`, but for a project that is still.
+    pub fn unasked(&self, usual: Duration) -> Duration {
+        if self.still { STILL } else { usual }
     }
 
     /// What Watcher is to watch, for this project.

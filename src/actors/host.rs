@@ -156,7 +156,9 @@ fn children(ctx: &Arc<ProjectCtx>, db: Db, host: &ActorRef<HostMsg>) -> Vec<Chil
             async move {
                 let (watcher, _) =
                     Actor::spawn_linked(None, WatcherActor, WatcherArgs::default(), supervisor).await?;
-                let _ = watcher.cast(ctx.folder_watch());
+                if ctx.is_watched() {
+                    let _ = watcher.cast(ctx.folder_watch());
+                }
                 ctx.slots.watcher.fill(watcher.clone());
                 Ok(watcher.get_cell())
             }

@@ -46,7 +46,8 @@ pub mod watcher;
 use std::time::Duration;
 
 use crate::domain::backoff::Backoff;
-use crate::domain::event::Draft;
+use crate::domain::event::{Body, Draft};
+use crate::domain::state::State;
 
 use context::ProjectCtx;
 
@@ -60,5 +61,17 @@ fn note(ctx: &std::sync::Arc<ProjectCtx>, drafts: Vec<Draft>) {
         if let Err(error) = ctx.commit(drafts).await {
             tracing::warn!(?error, "an event could not be recorded");
         }
+    });
+}
+
+/// The same for what may be noticed before the session has begun: its first event comes first, and this one belongs
+/// to it.
+fn note_once_begun(ctx: &std::sync::Arc<ProjectCtx>, body: impl FnOnce(&State) -> Body + Send + 'static) {
+    let ctx = ctx.clone();
+    tokio::spawn(async move {
+        // It cannot close: the context has it.
+        let _ = ctx.state.subscribe().wait_for(|state| state.session.is_some()).await;
+        let draft = ctx.draft(body(&ctx.state()));
+        note(&ctx, vec![draft]);
     });
 }

@@ -83,6 +83,8 @@ pub enum Part {
     Tree(TreeEnd),
     /// All of its output has been read.
     Output(Heard),
+    /// A script hangs: nothing happens until the call is ended.
+    Hangs,
     /// A sample of the process tree.
     Sample(crate::process::TreeUsage),
 }
@@ -92,6 +94,7 @@ impl std::fmt::Debug for Part {
         f.write_str(match self {
             Part::Tree(_) => "Tree",
             Part::Output(_) => "Output",
+            Part::Hangs => "Hangs",
             Part::Sample(_) => "Sample",
         })
     }
@@ -199,6 +202,7 @@ impl Actor for ProviderActor {
                     state.end = Some(end);
                 }
                 Part::Output(heard) => state.output = Some(heard),
+                Part::Hangs => state.vital_signs.hangs(),
                 Part::Sample(usage) => {
                     if let Some(sign) = state.vital_signs.sampled(usage) {
                         state.give_up(sign);

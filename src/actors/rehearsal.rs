@@ -55,6 +55,8 @@ pub async fn play(
                 }
             }
             Step::Hang => {
+                // An actor that died ends the call.
+                let _ = provider.cast(ProviderMsg::Part(Box::new(Part::Hangs)));
                 orders.recv().await;
                 true
             }

@@ -192,16 +192,13 @@ fn snapshot(ctx: &Arc<ProjectCtx>, vcs: &mut Vcs) -> TreeNow {
 }
 
 fn degraded(ctx: &Arc<ProjectCtx>, capability: &str, reason: String) {
-    let iteration = ctx.state().session.as_ref().map(|s| s.iteration);
-    super::note(
-        ctx,
-        vec![ctx.draft(Body::CapabilityDegraded {
-            capability: capability.to_owned(),
-            fail_closed: false,
-            reason,
-            provider: None,
-            model: None,
-            iteration,
-        })],
-    );
+    let capability = capability.to_owned();
+    super::note_once_begun(ctx, |state| Body::CapabilityDegraded {
+        capability,
+        fail_closed: false,
+        reason,
+        provider: None,
+        model: None,
+        iteration: state.session.as_ref().map(|s| s.iteration),
+    });
 }

@@ -106,7 +106,7 @@ impl Actor for StoreActor {
             }
             StoreMsg::CheckLink => {
                 state.waiting.push_back(Work::CheckLink);
-                myself.send_after(LINK_CHECK, || StoreMsg::CheckLink);
+                myself.send_after(state.ctx.unasked(LINK_CHECK), || StoreMsg::CheckLink);
             }
             StoreMsg::JobDone(job) => state.db = Some(job.db),
             StoreMsg::Close(reply) => state.closing.push(reply),

@@ -35,6 +35,7 @@ pub(super) fn project(root: &Path) -> Arc<ProjectCtx> {
         paths,
         clock: Clock::System,
         seed: None,
+        still: false,
         sources,
         files,
         loaded,

@@ -64,6 +64,8 @@ pub struct VitalSigns {
     /// The last sample, and when the tree was last seen at work.
     last: Option<(Instant, Duration)>,
     worked: Option<Instant>,
+    /// It does nothing since then, for sure: a script that hangs.
+    hangs: Option<Instant>,
     over: bool,
 }
 
@@ -104,6 +106,7 @@ impl VitalSigns {
             sampling: false,
             last: None,
             worked: None,
+            hangs: None,
             over: false,
         }
     }
@@ -111,6 +114,11 @@ impl VitalSigns {
     /// The process tree to sample.
     pub fn watch(&mut self, call: &Arc<Call>) {
         self.call = Arc::downgrade(call);
+    }
+
+    /// It does nothing any more, and there is no process to sample.
+    pub fn hangs(&mut self) {
+        self.hangs = Some(Instant::now());
     }
 
     /// The call has ended.
@@ -139,6 +147,11 @@ impl VitalSigns {
         }
         if passed(self.limits.total, self.started) {
             return Sign::End(OurReason::Total, grace);
+        }
+        if let Some(since) = self.hangs
+            && passed(self.quiet_limit(), since)
+        {
+            return Sign::End(self.silence(), grace);
         }
         let Some(limit) = self.quiet_limit() else { return self.sample_if(self.limits.max_rss.is_some()) };
         if self.silent_for() < limit / 2 {
@@ -171,11 +184,11 @@ impl VitalSigns {
         let silent = self.silent_for();
         let quiet = self.worked.map_or(silent, |at| silent.min(now.duration_since(at)));
         // One sample says nothing about work: the first only begins the comparison.
-        (since.is_some() && quiet >= limit).then(|| {
-            let first = self.activity.bytes() == 0;
-            let reason = if first { OurReason::FirstOutput } else { OurReason::Silence };
-            Sign::End(reason, self.limits.grace)
-        })
+        (since.is_some() && quiet >= limit).then(|| Sign::End(self.silence(), self.limits.grace))
+    }
+
+    fn silence(&self) -> OurReason {
+        if self.activity.bytes() == 0 { OurReason::FirstOutput } else { OurReason::Silence }
     }
 
     fn sample_if(&mut self, wanted: bool) -> Sign {

@@ -444,6 +444,7 @@ fn context(ready: Ready, environment: &Environment, clock: Clock, shower: Shower
         paths,
         clock,
         seed: None,
+        still: false,
         sources,
         files,
         loaded,

@@ -2,7 +2,11 @@
 //! that are rehearsed, and a clock that moves only when nothing else does. `LONGHAUL_SIM_SEED` repeats a run.
 #![expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
+mod broken;
+mod faults;
+mod invariants;
 mod moments;
+mod month;
 mod restarts;
 mod scene;
 mod storm;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::thread::JoinHandle;
 
@@ -20,14 +20,24 @@ use longhaul::providers::registry::Registry;
 use longhaul::providers::rehearsal::Script;
 use longhaul::store::{Db, Durability, OpenOptions, StorePaths};
 use ractor::Actor;
+use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
+use crate::invariants::Invariants;
+
+/// A provider with an account of its own that plays the same script.
+const SECOND: &str = "output = \"rehearsal\"\n";
+
 /// A project in a temporary folder.
 pub struct Place {
-    _folder: tempfile::TempDir,
+    folder: TempDir,
     pub paths: ProjectPaths,
-    script: &'static str,
+    script: String,
+    /// Fed with all that its programs show.
+    pub invariants: Arc<Mutex<Invariants>>,
+    /// Nobody but who says so changes its files.
+    still: bool,
     /// Wall time at which the next program starts.
     pub now: Timestamp,
     programs: u64,
@@ -40,15 +50,34 @@ pub struct Scene {
     show: JoinHandle<()>,
 }
 
-/// Remembers what it is shown.
+/// Remembers what it is shown, and sees at once that something does not hold.
 #[derive(Debug)]
-struct Memory(Arc<Mutex<Vec<Event>>>);
+struct Memory {
+    shown: Arc<Mutex<Vec<Event>>>,
+    invariants: Arc<Mutex<Invariants>>,
+}
 
 impl Show for Memory {
     fn show(&self, event: &Event, line: &str) {
         assert!(line.contains(event.body.name()), "{line}");
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(event.clone());
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner).push(event.clone());
+        // A second panic would only hide the first.
+        if let Ok(mut invariants) = self.invariants.lock()
+            && let Err(broken) = invariants.take(event)
+        {
+            panic!("{broken}");
+        }
     }
+}
+
+/// In memory where that is possible: thousands of small files are made and removed.
+fn memory() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
+}
+
+fn providers(paths: &ProjectPaths) -> PathBuf {
+    paths.dot.join("providers")
 }
 
 /// A runtime whose clock moves only when there is nothing else to do.
@@ -71,25 +100,43 @@ fn expect_panics() {
 }
 
 impl Place {
-    /// A project that plays this script, with these settings.
-    pub fn new(settings: &str, script: &'static str) -> Self {
-        // In memory where that is possible: thousands of small files are made and removed.
-        let memory = Path::new("/dev/shm");
-        let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
-        let folder = folder.unwrap();
-        let paths = ProjectPaths::new(folder.path().canonicalize().unwrap());
-        fs::create_dir_all(&paths.dot).unwrap();
-        git2::Repository::init(&paths.root).unwrap();
+    /// A git project that plays this script, with these settings.
+    pub fn new(settings: &str, script: &str) -> Self {
+        let place = Self::at(memory(), settings, script, false);
+        git2::Repository::init(&place.paths.root).unwrap();
+        place
+    }
+
+    /// A plain folder whose simulated time is worth weeks: see `ProjectParts::still`. Beside `rehearsal` it has
+    /// `second`, which plays the same script on an account of its own.
+    pub fn still(settings: &str, script: &str) -> Self {
+        Self::at(memory(), settings, script, true)
+    }
+
+    /// The same project from the start: its path is in the journal.
+    pub fn anew(self, settings: &str, script: &str) -> Self {
+        fs::remove_dir_all(&self.paths.root).unwrap();
+        Self::at(self.folder, settings, script, self.still)
+    }
+
+    fn at(folder: TempDir, settings: &str, script: &str, still: bool) -> Self {
+        let root = folder.path().canonicalize().unwrap().join("project");
+        fs::create_dir(&root).unwrap();
+        let paths = ProjectPaths::new(root);
+        fs::create_dir_all(providers(&paths)).unwrap();
+        fs::write(providers(&paths).join("second.toml"), SECOND).unwrap();
         fs::write(&paths.config, settings).unwrap();
         let now = "2026-11-30T22:00:00Z".parse().unwrap();
-        Place { _folder: folder, paths, script, now, programs: 0 }
+        let (script, invariants) = (script.to_owned(), Arc::default());
+        Place { folder, paths, script, invariants, still, now, programs: 0 }
     }
 
     /// Starts a program, in the present runtime. How it will have ended.
     pub fn start(&mut self, seed: u64) -> (Scene, oneshot::Receiver<Ended>) {
         self.programs += 1;
         let shown = Arc::default();
-        let (shower, show) = Shower::start(Box::new(Memory(Arc::clone(&shown)))).unwrap();
+        let memory = Memory { shown: Arc::clone(&shown), invariants: Arc::clone(&self.invariants) };
+        let (shower, show) = Shower::start(Box::new(memory)).unwrap();
         let (ctx, db) = self.open(seed ^ (self.programs << 32), shower);
         let (ended, end) = oneshot::channel();
         let args = HostArgs { ctx: Arc::clone(&ctx), db, ended };
@@ -105,12 +152,13 @@ impl Place {
         let options = OpenOptions { durability: Durability::Process, fresh: false, now: self.now };
         let opened = Db::open(&StorePaths::new(&self.paths.root), options).unwrap();
         assert_eq!(opened.recovery, None);
-        let script = Script::parse(Path::new("rehearsal.toml"), self.script).unwrap();
-        let registry = Registry::load(&[]).unwrap();
+        let script = Script::parse(Path::new("rehearsal.toml"), &self.script).unwrap();
+        let registry = Registry::load(&[providers(&self.paths)]).unwrap();
         let ctx = ProjectCtx::new(ProjectParts {
             paths: self.paths.clone(),
             clock,
             seed: Some(seed),
+            still: self.still,
             sources,
             files,
             loaded,

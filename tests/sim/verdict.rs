@@ -159,7 +159,7 @@ pub fn no_restart_is_lost(events: &[Event], deaths: &BTreeMap<&str, u32>) {
 }
 
 /// The database holds the state, and the journal alone gives the same.
-fn the_files_say_the_same(place: &Place, state: &State) {
+pub fn the_files_say_the_same(place: &Place, state: &State) {
     let paths = StorePaths::new(&place.paths.root);
     let options = OpenOptions { durability: Durability::Process, fresh: false, now: place.now };
     let opened = Db::open(&paths, options).unwrap();

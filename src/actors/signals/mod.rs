@@ -138,9 +138,11 @@ impl Actor for SignalsActor {
         state: &mut SignalsState,
     ) -> Result<(), ActorProcessingErr> {
         state.look(&myself);
-        // Until it is known that notices come.
-        state.poll(&myself);
-        state.ctx.slots.watcher.cast(state.ctx.folder_watch());
+        if state.ctx.is_watched() {
+            // Until it is known that notices come.
+            state.poll(&myself);
+            state.ctx.slots.watcher.cast(state.ctx.folder_watch());
+        }
         Ok(())
     }
 
@@ -245,7 +247,7 @@ impl SignalsState {
         if self.asked.look {
             self.look(myself);
         } else {
-            self.look_after(myself, UNASKED);
+            self.look_after(myself, self.ctx.unasked(UNASKED));
         }
     }
 

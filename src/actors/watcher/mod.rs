@@ -57,6 +57,8 @@ pub struct WatcherState {
     /// The instance has failed.
     failed: bool,
     projects: Vec<Project>,
+    /// The timer for comparisons runs: only while there is something to compare.
+    checking: bool,
     last_id: u64,
 }
 
@@ -104,10 +106,10 @@ impl Actor for WatcherActor {
         args: WatcherArgs,
     ) -> Result<WatcherState, ActorProcessingErr> {
         let board = Arc::new(Board::default());
-        let arranger = Arranger::new(args.make, myself.clone(), board.clone());
-        myself.send_after(CHECK, || WatcherMsg::Check);
+        let arranger = Arranger::new(args.make, myself, board.clone());
         Ok(WatcherState {
             board,
+            checking: false,
             arranger: Some(arranger),
             again: false,
             moved: BTreeSet::new(),
@@ -127,6 +129,7 @@ impl Actor for WatcherActor {
             WatcherMsg::Watch { folders, tell } => {
                 state.watch(folders, tell);
                 state.arrange(&myself);
+                state.check_later(&myself);
             }
             WatcherMsg::Changed => {
                 let changes = state.board.read();
@@ -141,9 +144,10 @@ impl Actor for WatcherActor {
                 }
             }
             WatcherMsg::Check => {
+                state.checking = false;
                 state.forget();
                 state.arrange(&myself);
-                myself.send_after(CHECK, || WatcherMsg::Check);
+                state.check_later(&myself);
             }
             #[cfg(debug_assertions)]
             WatcherMsg::Crash => panic!("asked to crash"),
@@ -173,6 +177,12 @@ impl WatcherState {
             failed_at: None,
             gone_since: None,
         });
+    }
+
+    fn check_later(&mut self, myself: &ActorRef<WatcherMsg>) {
+        if !self.projects.is_empty() && !std::mem::replace(&mut self.checking, true) {
+            myself.send_after(CHECK, || WatcherMsg::Check);
+        }
     }
 
     /// Hints whom it concerns. True: watches may be dead.

@@ -349,6 +349,8 @@ impl Machine {
         if let Some(detail) = self.signals.pause.clone()
             && self.paused_for().is_none()
         {
+            // Found at a restart in the middle of a wait.
+            self.end_wait();
             self.push(Body::SessionPaused { reason: Reason::Requested, detail, in_flight: false });
         }
         let Some(reason) = self.paused_for() else { return false };
