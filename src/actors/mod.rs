@@ -21,6 +21,7 @@ pub mod blocking;
 pub mod context;
 #[cfg(debug_assertions)]
 pub mod crash_hook;
+mod credential;
 pub mod disk;
 pub mod gates;
 pub mod host;

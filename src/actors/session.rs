@@ -12,12 +12,14 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::context::ProjectCtx;
+use super::credential::CredentialWatch;
 use super::lane::{LaneActor, LaneArgs};
 use super::supervision::{ChildSpec, Children, Fallen, Strategy};
 use super::survey::{self, Survey};
 use crate::domain::accounts::Admission;
 use crate::domain::event::{Body, Draft};
 use crate::domain::ids::{IdSource, LaneId};
+use crate::domain::outcome::Outcome;
 use crate::domain::session::{Action, Input, Machine, Signals};
 use crate::domain::state::Account;
 use crate::messages::Slot;
@@ -74,6 +76,7 @@ pub struct SessionState {
     commit: Option<AbortOnDropHandle<()>>,
     /// STOP is being removed.
     consumed: Option<JoinHandle<()>>,
+    credential: CredentialWatch,
     timer: Option<JoinHandle<Result<(), ractor::MessagingErr<SessionMsg>>>>,
     config: super::reload::Reload,
     ended: bool,
@@ -133,6 +136,7 @@ impl Actor for SessionActor {
             commit: None,
             consumed: None,
             timer: None,
+            credential: CredentialWatch::default(),
             config,
             ended: false,
         })
@@ -226,6 +230,11 @@ impl SessionState {
         if self.stuck && matches!(&input, Input::Signals(signals) if signals.stop.is_some()) {
             return self.stop_without_saving();
         }
+        if let Input::AttemptEnded(report) = &input
+            && report.verdict.outcome == Outcome::AuthFailed
+        {
+            self.credential.refused(&self.ctx);
+        }
         self.inputs.push_back(input);
         self.go_on(myself);
     }
@@ -265,6 +274,11 @@ impl SessionState {
     // --- one decision after the other ---
 
     fn go_on(&mut self, myself: &ActorRef<SessionMsg>) {
+        self.work_off(myself);
+        self.credential.follow(&self.ctx, myself);
+    }
+
+    fn work_off(&mut self, myself: &ActorRef<SessionMsg>) {
         loop {
             while self.committing.is_none() {
                 let Some(action) = self.todo.pop_front() else { break };

@@ -12,6 +12,7 @@ use crate::domain::spec::{Spec, SpecWarning};
 use crate::domain::state::Limits;
 use crate::intake::gates::gates_of;
 use crate::intake::survey::{Depth, survey as walk};
+use crate::providers::account::{self, Credential};
 
 /// What was read.
 #[derive(Debug)]
@@ -105,9 +106,28 @@ pub fn rules(ctx: &ProjectCtx, config: &Config) -> Rules {
         max_outage: config.network.max_outage,
         assume_usd: config.budget.assume_usd_per_call,
         resume_conversation: config.run.resume_conversation,
+        credentials: credentials(ctx, config),
         gates: gates_of(&config.gates, &ctx.paths.root).into_iter().map(|gate| gate.name).collect(),
         wait: config.run.wait,
     }
+}
+
+/// What each provider's credential is, and how to renew it.
+fn credentials(ctx: &ProjectCtx, config: &Config) -> std::collections::BTreeMap<String, String> {
+    let told = |name: &str| {
+        let definition = ctx.providers.definition(name)?;
+        let credential = account::credential(&definition, &ctx.provider_env(config, name));
+        let login = definition.login.clone()?;
+        let told = match credential {
+            Some(Credential::Variable(name)) => format!("{name} is in use; renew it, or {login}"),
+            Some(Credential::File(path)) => {
+                format!("{} is in use; {login}; it goes on by itself when the file changes", path.display())
+            }
+            None => format!("none was found; {login}"),
+        };
+        Some((name.to_owned(), told))
+    };
+    config.provider_chain().into_iter().filter_map(told).collect()
 }
 
 /// The event that tells of something odd in the spec.

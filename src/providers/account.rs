@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
@@ -44,6 +45,34 @@ pub fn identity(definition: &Definition, env: &BTreeMap<OsString, OsString>) -> 
         let _ = write!(id, "{byte:02x}");
     }
     Some(id)
+}
+
+/// What calls are allowed by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Credential {
+    /// A variable of this name.
+    Variable(String),
+    /// What is in this file.
+    File(PathBuf),
+}
+
+/// The credential that is in force, by name: never its value.
+pub fn credential(definition: &Definition, env: &BTreeMap<OsString, OsString>) -> Option<Credential> {
+    let keys = named(definition, env, &definition.env.keys);
+    match keys.keys().next() {
+        Some(name) => Some(Credential::Variable((*name).to_owned())),
+        None => credential_file(definition, env).map(Credential::File),
+    }
+}
+
+/// How a credential file is now: inode, size and time of the last change.
+pub type Stamp = Option<(u64, u64, i64, i64)>;
+
+/// How the files are now that may hold the credential; none: the file is not there.
+pub fn stamp(definition: &Definition, env: &BTreeMap<OsString, OsString>) -> Vec<Stamp> {
+    let files = credential_files(definition, env).into_iter();
+    let now = |file: PathBuf| std::fs::metadata(file).ok();
+    files.map(|file| now(file).map(|m| (m.ino(), m.size(), m.mtime(), m.mtime_nsec()))).collect()
 }
 
 /// It may have an account that others use, too. Looks at the definition alone.

@@ -318,7 +318,7 @@ impl Machine {
                 let provider = self.provider_in_use();
                 let detail = format!(
                     "`{provider}` said nothing, again and again; {}",
-                    advice(Reason::RetriesExhausted, &provider)
+                    advice(Reason::RetriesExhausted, &provider, None)
                 );
                 self.pause_with(Reason::RetriesExhausted, detail);
                 return true;

@@ -38,6 +38,8 @@ pub struct Rules {
     pub assume_usd: Option<f64>,
     /// The first call after a restart goes on with the last conversation.
     pub resume_conversation: bool,
+    /// What each provider's credential is, and how to renew it, in words.
+    pub credentials: std::collections::BTreeMap<String, String>,
     /// Names of the gates, in order.
     pub gates: Vec<String>,
     /// Wait for a person; otherwise the program exits 5 where only a person can help.
@@ -203,6 +205,8 @@ pub enum Input {
     GatesLost,
     /// Look again (state was changed by others).
     Nudge,
+    /// A file that holds a credential has changed, while the session is paused for one.
+    CredentialChanged,
 }
 
 /// What the session asks for, to be done in this order.

@@ -141,6 +141,7 @@ impl Machine {
             Input::LaneLost { token, cause } => self.lane_lost(token, &cause),
             Input::GatesLost => self.gates_lost(),
             Input::Nudge => self.settle(),
+            Input::CredentialChanged => self.credential_changed(),
         }
         self.take_actions()
     }
@@ -397,7 +398,8 @@ impl Machine {
 
     pub(super) fn pause(&mut self, reason: Reason) {
         let provider = self.session().map_or(String::new(), |s| s.provider().to_owned());
-        self.pause_with(reason, advice(reason, &provider));
+        let credential = self.rules.credentials.get(&provider).cloned();
+        self.pause_with(reason, advice(reason, &provider, credential.as_deref()));
     }
 
     pub(super) fn pause_with(&mut self, reason: Reason, detail: String) {

@@ -103,11 +103,12 @@ pub(super) fn was_turned_away(outcome: &Outcome) -> bool {
 }
 
 /// In words, for people: what happened and what to do.
-pub(super) fn advice(reason: Reason, provider: &str) -> String {
+pub(super) fn advice(reason: Reason, provider: &str, credential: Option<&str>) -> String {
     match reason {
-        Reason::AuthRequired => format!(
-            "the credential of `{provider}` was refused: log in again with the provider's own command, then `longhaul resume`"
-        ),
+        Reason::AuthRequired => {
+            let renew = credential.unwrap_or("log in again with the provider's own command");
+            format!("the credential of `{provider}` was refused: {renew}, then `longhaul resume`")
+        }
         Reason::ProviderUnavailable => {
             format!("`{provider}` cannot be used as it is: see `longhaul logs`, then `longhaul provider use NAME` or `longhaul resume`")
         }

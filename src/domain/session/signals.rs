@@ -36,6 +36,14 @@ impl Machine {
         }
     }
 
+    /// Somebody has logged in again, perhaps: one call finds out.
+    pub(super) fn credential_changed(&mut self) {
+        if self.paused_for() == Some(Reason::AuthRequired) && self.signals.pause.is_none() {
+            self.continue_from(Reason::AuthRequired);
+        }
+        self.settle();
+    }
+
     /// A pause is over. What only a person could mend counts as mended.
     pub(super) fn continue_from(&mut self, reason: Reason) {
         if reason.ends_with_accounts() {

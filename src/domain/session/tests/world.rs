@@ -40,6 +40,7 @@ pub(super) fn rules() -> Rules {
         max_outage: None,
         assume_usd: None,
         resume_conversation: false,
+        credentials: std::collections::BTreeMap::new(),
         gates: Vec::new(),
         wait: true,
     }
