@@ -3,7 +3,7 @@
 //! [`super::provider_file`] reads the file; [`super::registry`] layers built-in, user and project files.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use regex::bytes::{Regex, RegexBuilder};
@@ -147,13 +147,13 @@ pub struct NamePattern(String);
 /// A regular expression: ASCII, without regard to case, `.` is one byte.
 ///
 /// Its syntax is checked when it is read; it is compiled when it is first used, which most runs never do: compiling
-/// all rules of all providers takes longer than everything else at the start.
+/// all rules of all providers takes longer than everything else at the start. Providers that share a rule share that, too.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Pattern {
     written: String,
     /// None: it is too large to be compiled, and matches nothing.
-    compiled: OnceLock<Option<Regex>>,
+    compiled: Arc<OnceLock<Option<Regex>>>,
 }
 
 /// How to ask a CLI for its version, and which ones are known to work.
@@ -208,6 +208,8 @@ pub struct Rule {
     /// What it means instead when the stated wait is longer than [`Rule::LONG`]: some servers say a used-up day
     /// in the words of a busy minute.
     pub long: Option<OutcomeKind>,
+    /// What it means instead when the stated wait is not longer than that.
+    pub short: Option<OutcomeKind>,
     /// What the limit applies to, where the outcome's usual scope is wrong.
     pub scope: Option<AccountScope>,
     /// A guess: counts only when nothing else fits.
@@ -422,9 +424,15 @@ impl Pattern {
         self.regex().is_some_and(|regex| regex.is_match(text.as_bytes()))
     }
 
-    /// Whether it is found within the first `bytes` bytes of `text`.
-    pub fn matches_early(&self, text: &str, bytes: usize) -> bool {
-        self.regex().and_then(|regex| regex.find(text.as_bytes())).is_some_and(|found| found.start() <= bytes)
+    /// Whether it can be compiled.
+    #[cfg(test)]
+    pub fn is_usable(&self) -> bool {
+        self.regex().is_some()
+    }
+
+    /// Where it is found first.
+    pub fn find_at(&self, text: &str) -> Option<std::ops::Range<usize>> {
+        self.regex().and_then(|regex| regex.find(text.as_bytes())).map(|found| found.range())
     }
 
     /// Group 1 of the first match, else the whole match.
@@ -443,7 +451,7 @@ impl TryFrom<String> for Pattern {
         }
         let mut parser = ParserBuilder::new().unicode(false).utf8(false).case_insensitive(true).build();
         parser.parse(&written).map_err(|e| format!("not a regular expression: {e}"))?;
-        Ok(Pattern { written, compiled: OnceLock::new() })
+        Ok(Pattern { written, compiled: Arc::default() })
     }
 }
 

@@ -56,6 +56,9 @@ const BUILT_IN: [(&str, &str); 8] = [
     ("rehearsal", include_str!("../../config/providers/rehearsal.toml")),
 ];
 
+/// Rules that any provider can name in `rules_from`: what servers say is the same through each CLI.
+const SERVERS: (&str, &str) = ("servers", include_str!("../../config/servers.toml"));
+
 // === impl Registry ===
 
 impl Registry {
@@ -82,15 +85,18 @@ impl Registry {
             .into_iter()
             .map(|(name, layer)| Ok((name.clone(), layer.check(&name)?)))
             .collect::<Result<BTreeMap<_, Definition>, FileError>>()?;
-        Registry { definitions }.with_borrowed_rules()
+        let (name, text) = SERVERS;
+        let servers = Layer::parse(Path::new("built-in servers.toml"), text)?.check(name)?;
+        Registry { definitions }.with_borrowed_rules(&servers)
     }
 
     /// Appends the rules of `rules_from`; those of the other provider's own file only, so that circles end.
-    fn with_borrowed_rules(self) -> Result<Self, RegistryError> {
+    fn with_borrowed_rules(self, servers: &Definition) -> Result<Self, RegistryError> {
         let mut definitions = self.definitions.clone();
         for definition in definitions.values_mut() {
             for other in &definition.rules_from {
-                let Some(other) = self.definitions.get(other) else {
+                let known = self.definitions.get(other);
+                let Some(other) = known.or(Some(servers).filter(|servers| servers.name == *other)) else {
                     let (name, other) = (definition.name.clone(), other.clone());
                     return Err(RegistryError::RulesFrom { name, other });
                 };
@@ -164,7 +170,7 @@ fn files(folder: &Path) -> Result<BTreeMap<String, PathBuf>, RegistryError> {
 mod tests {
     use super::*;
     use crate::domain::outcome::Usage;
-    use crate::providers::definition::{OutcomeKind, OutputFormat, Version, VersionCheck};
+    use crate::providers::definition::{OutcomeKind, OutputFormat, Pattern, Version, VersionCheck};
 
     fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
@@ -177,6 +183,15 @@ mod tests {
     fn error(files: &[(&str, &str)]) -> String {
         let folder = folder(files);
         Registry::load(&[folder.path().to_owned()]).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn built_in_patterns_are_not_too_large() {
+        let registry = Registry::load(&[]).unwrap();
+        for rule in registry.names().filter_map(|name| registry.get(name)).flat_map(|known| &known.rules) {
+            assert!(rule.pattern.is_usable(), "{}", rule.id);
+            assert!(rule.unless.as_ref().is_none_or(Pattern::is_usable), "{}", rule.id);
+        }
     }
 
     #[test]
