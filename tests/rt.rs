@@ -181,15 +181,16 @@ fn rt_07_interrupted_and_stopped_sessions_keep_their_counters() {
 }
 
 /// Claude, as far as conversations go: each call has a new one unless it goes on with one. `$keeps` no: it never does.
-/// The second call asks for a stop.
+/// The second call asks for a stop, and stays until that ends it.
 const TALKER: &str = r#"
 n=$(cat calls 2>/dev/null | wc -l)
 echo "$*" >> calls
 id=s-$n
 while [ $# -gt 0 ]; do [ "$1" = --resume ] && [ "$KEEPS" = yes ] && id=$2; shift; done
-[ $n = 1 ] && touch .longhaul/STOP
 echo "{\"type\":\"system\",\"subtype\":\"init\",\"session_id\":\"$id\"}"
 echo "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"did $n\",\"session_id\":\"$id\"}"
+[ $n = 1 ] && touch .longhaul/STOP && exec sleep 60
+exit 0
 "#;
 
 /// Two calls, a restart, two more calls: the arguments of all four, and the attempts of the second run.

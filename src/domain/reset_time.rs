@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{TimeZone, TimeZoneDatabase};
-use jiff::{SignedDuration, Timestamp, ZonedDateTime};
+use jiff::{SignedDuration, Span, Timestamp, ZonedDateTime};
 use regex::{Captures, Regex};
 
 /// The longest wait that is believed; anything beyond is capped. Longest known window: a month.
@@ -20,7 +20,15 @@ const JUST_PAST: SignedDuration = SignedDuration::from_hours(2);
 
 /// Finds the reset time in a message. `now` also carries the zone that times without one are in: the host's.
 pub fn parse(text: &str, now: &ZonedDateTime) -> Option<Timestamp> {
-    let of_leads = || LEAD.find_iter(text).find_map(|lead| stated(text.get(lead.end()..)?, now));
+    let of_lead = |lead: Captures<'_>| {
+        let rest = text.get(lead.get(0)?.end()..)?;
+        // The unit is in the name of the header or field, where it has none of its own.
+        let bare = lead.name("after").is_some() || lead[0].to_ascii_lowercase().contains("seconds");
+        let seconds =
+            || SECONDS.captures(rest)?[1].parse().ok().filter(|_| bare).map(SignedDuration::from_secs);
+        stated(rest, now).or_else(|| now.timestamp().checked_add(seconds()?.min(LONGEST)).ok())
+    };
+    let of_leads = || LEAD.captures_iter(text).find_map(of_lead);
     let found =
         EPOCH_SUFFIX.captures(text).and_then(|found| epoch(found[1].parse().ok()?)).or_else(of_leads)?;
     Some(bounded(found, now.timestamp()))
@@ -58,8 +66,11 @@ static EPOCH_SUFFIX: LazyLock<Regex> = LazyLock::new(|| regex(r"\|\s*(\d{10}|\d{
 /// Words that lead up to a time.
 static LEAD: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r#"(?x) \b(?: resets? (?:\s+(?:at|in|on|after))? | (?:try|available|back)(?:\s+again)?\s+(?:at|in|on|after)
-            | retry(?:[\s_-]?after|\s+(?:at|in)) | retryDelay | wait(?:\s+for)? | until ) ["':=\s]* "#,
+        r#"(?x) \b(?: resets? (?:[\s_-]?(?:at|in|on|after)\b)? (?:[\s_-]?seconds\b)?
+            | (?:try|available|back)(?:\s+again)?\s+(?:at|in|on|after)
+            | (?P<after>retry[\s_-]?after) (?:[\s_-]?(?:seconds|secs)\b)? | retry(?:\s+(?:at|in)) | retryDelay
+            | (?:regain|restores?)\s+access\s+(?:at|in|on) | wait(?:\s+for)? | until )
+            ["':=\s]* (?:(?:about|around|approximately|roughly|less\ than|up\ to)\s+ | ~\s*)?"#,
     )
 });
 
@@ -67,24 +78,42 @@ static DURATION: LazyLock<Regex> = LazyLock::new(|| {
     regex(r"^(?:in\s+)?((?:\d+(?:\.\d+)?\s*[a-z]+\b,?\s*(?:and\s+)?|\d+(?:\.\d+)?[a-z]+)+)")
 });
 
+/// «an hour», «one minute».
+static ONE: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"^(?:in\s+)?(?:an?|one)\s+(second|minute|hour|day|week)\b"));
+
+/// Whole seconds, of `Retry-After` alone.
+static SECONDS: LazyLock<Regex> = LazyLock::new(|| regex(r"^(\d{1,9})(?:[^\w.:/-]|\.(?:\D|$)|$)"));
+
 static PART: LazyLock<Regex> = LazyLock::new(|| regex(r"(\d+(?:\.\d+)?)\s*([a-z]+)"));
 
 static DIGITS: LazyLock<Regex> = LazyLock::new(|| regex(r"^(\d{10}|\d{13})\b"));
 
 static ISO: LazyLock<Regex> = LazyLock::new(|| {
-    regex(r"^\d{4}-\d\d-\d\d[T\s]\d\d:\d\d(?::\d\d(?:\.\d+)?)?\s*(?:Z\b|UTC\b|[+-]\d\d:?\d\d)")
+    regex(
+        r"(?x) ^(?P<date>\d{4}-\d\d-\d\d) (?: (?:T|\s+at\s+|\s+) (?P<time>\d\d:\d\d(?::\d\d(?:\.\d+)?)?)
+            \s* (?P<offset>Z\b|\(?UTC\b|GMT\b|[+-]\d\d:?\d\d)? | \s*(?:[.,;)·]|$) )",
+    )
 });
 
-static HTTP_DATE: LazyLock<Regex> =
-    LazyLock::new(|| regex(r"^(?:[a-z]{3,9},?\s+\d{1,2}[\s-][a-z]{3}[\s-]\d{2,4}\s+\d\d:\d\d:\d\d\s+GMT)"));
+static HTTP_DATE: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"(?x) ^(?: [a-z]{3,9},?\s+\d{1,2}[\s-][a-z]{3}[\s-]\d{2,4}\s+\d\d:\d\d:\d\d\s+GMT
+            | [a-z]{3}\s+[a-z]{3}\s+\d{1,2}\s+\d\d:\d\d:\d\d\s+\d{4} )",
+    )
+});
 
-/// «Dec 2, 7pm (Europe/Moscow)», «Jun 11th, 2026 12:27 AM», «Oct 24», «3pm», «21:45 (UTC)».
+/// «Dec 2, 7pm (Europe/Moscow)», «Jun 11th, 2026 12:27 AM», «2 December at 7pm», «Oct 24», «3pm», «21:45 (UTC)»,
+/// «tomorrow at 9am», «Thu 9:00 PM».
 static CLOCK: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?x) ^(?: (?P<month>[a-z]{3,9})\.?\s+ (?P<day>\d{1,2})(?:st|nd|rd|th)?\b (?:,?\s+(?P<year>\d{4})\b)? )?
+        r"(?x) ^(?: (?P<near>today|tomorrow|(?:mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?|sun)(?:day)?)\b
+              | (?P<month>[a-z]{3,9})\.?\s+ (?P<day>\d{1,2})(?:st|nd|rd|th)?\b (?:,?\s+(?P<year>\d{4})\b)?
+              | (?P<day2>\d{1,2})(?:st|nd|rd|th)?\s+(?P<month2>[a-z]{3,9})\b (?:,?\s+(?P<year2>\d{4})\b)? )?
             (?: (?:^|,?\s+(?:at\s+)?)
-                (?P<hour>\d{1,2}) (?: :(?P<minute>\d\d) )? (?:\s*(?P<half>[ap])\.?m\b\.?)? )?
-            (?: \s*\((?P<zone>[A-Za-z][A-Za-z0-9_+/-]*)\) | \s+(?P<utc>UTC|GMT)\b )?",
+                (?P<hour>\d{1,2}) (?: :(?P<minute>\d\d)(?::\d\d)? )? (?:\s*(?P<half>[ap])\.?m\b\.?)? )?
+            (?: \s*\((?P<zone>[A-Za-z][A-Za-z0-9_+:/-]*)\)
+              | \s+(?-i:(?P<short>(?:UTC|GMT)[+-]\d{1,2}(?::?\d\d)?|[A-Z]{2,5}\b)) )?",
     )
 });
 
@@ -99,8 +128,8 @@ fn stated(text: &str, now: &ZonedDateTime) -> Option<Timestamp> {
     if let Some(found) = DIGITS.captures(text) {
         return epoch(found[1].parse().ok()?);
     }
-    if let Some(found) = ISO.find(text) {
-        return iso(found.as_str());
+    if let Some(found) = &ISO.captures(text) {
+        return iso(found, now);
     }
     if let Some(found) = HTTP_DATE.find(text) {
         return http_date(found.as_str());
@@ -113,6 +142,9 @@ fn stated(text: &str, now: &ZonedDateTime) -> Option<Timestamp> {
 
 /// «5 days 22 hours 11 minutes», «8h44m7s», «3.054s», «900ms».
 fn duration(text: &str) -> Option<SignedDuration> {
+    if let Some(one) = ONE.captures(text) {
+        return duration(&format!("1 {}", &one[1]));
+    }
     let whole = DURATION.captures(text)?;
     let mut seconds = None;
     for part in PART.captures_iter(&whole[1]) {
@@ -131,10 +163,29 @@ fn duration(text: &str) -> Option<SignedDuration> {
     SignedDuration::try_from_secs_f64(seconds?.min(LONGEST.as_secs_f64())).ok()
 }
 
-fn iso(text: &str) -> Option<Timestamp> {
-    let text = text.to_ascii_uppercase().replace("UTC", "Z");
-    let squeezed: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    squeezed.parse().or_else(|_| squeezed.replacen(' ', "T", 1).replace(' ', "").parse()).ok()
+/// A date, a time of that day, and an offset; on the host's clock when it has none.
+fn iso(found: &Captures<'_>, now: &ZonedDateTime) -> Option<Timestamp> {
+    let time = found.name("time").map_or("00:00", |time| time.as_str());
+    let civil: DateTime = format!("{}T{time}", &found["date"]).parse().ok()?;
+    let offset = found.name("offset").map(|offset| offset.as_str());
+    let zone = match offset {
+        None => now.time_zone().clone(),
+        Some(offset) if offset.starts_with(['+', '-']) => fixed(offset)?,
+        Some(_) => TimeZone::UTC,
+    };
+    civil.to_zoned_datetime(zone).ok().map(|date| date.timestamp())
+}
+
+/// «+02:00», «-0730», «+8».
+fn fixed(offset: &str) -> Option<TimeZone> {
+    let digits: String = offset.chars().filter(char::is_ascii_digit).collect();
+    let (hours, minutes) = digits
+        .split_at_checked(digits.len().saturating_sub(2))
+        .filter(|_| digits.len() > 2)
+        .unwrap_or((&digits, "0"));
+    let minutes = hours.parse::<i32>().ok()? * 60 + minutes.parse::<i32>().ok()?;
+    let seconds = if offset.starts_with('-') { -minutes * 60 } else { minutes * 60 };
+    Some(TimeZone::fixed(jiff::tz::Offset::from_seconds(seconds).ok()?))
 }
 
 /// IMF-fixdate, RFC 850 or asctime.
@@ -150,13 +201,13 @@ fn http_date(text: &str) -> Option<Timestamp> {
 /// A clock time, a date, or both.
 fn clock(found: &Captures<'_>, now: &ZonedDateTime) -> Option<Timestamp> {
     let number = |name: &str| found.name(name).and_then(|number| number.as_str().parse::<i16>().ok());
-    let zone = match (found.name("zone"), found.name("utc")) {
-        (Some(name), _) => zone(name.as_str())?,
-        (None, Some(_)) => TimeZone::UTC,
-        (None, None) => now.time_zone().clone(),
+    let first = |names: [&str; 2]| names.iter().find_map(|name| number(name));
+    let zone = match found.name("zone").or(found.name("short")) {
+        Some(name) => zone(name.as_str())?,
+        None => now.time_zone().clone(),
     };
-    let date = match found.name("month") {
-        Some(month) => Some((month_number(month.as_str())?, i8::try_from(number("day")?).ok()?)),
+    let date = match found.name("month").or(found.name("month2")) {
+        Some(month) => Some((month_number(month.as_str())?, i8::try_from(first(["day", "day2"])?).ok()?)),
         None => None,
     };
     let time = match number("hour") {
@@ -173,6 +224,14 @@ fn clock(found: &Captures<'_>, now: &ZonedDateTime) -> Option<Timestamp> {
     };
     let today = now.timestamp().to_zoned_datetime(zone.clone()).date();
     let now = now.timestamp();
+    if let Some(near) = found.name("near") {
+        let day = near_day(near.as_str(), today)?;
+        let candidate = at(day, time.unwrap_or(Time::midnight()))?;
+        // This weekday's time is long past: next week's.
+        let weekday = !["today", "tomorrow"].contains(&near.as_str().to_ascii_lowercase().as_str());
+        let is_over = weekday && now.duration_since(candidate) > JUST_PAST;
+        return if is_over { at(day.checked_add(Span::new().days(7)).ok()?, time?) } else { Some(candidate) };
+    }
     match (date, time) {
         (None, None) => None,
         (None, Some(time)) => {
@@ -183,7 +242,7 @@ fn clock(found: &Captures<'_>, now: &ZonedDateTime) -> Option<Timestamp> {
         }
         (Some((month, day)), time) => {
             let time = time.unwrap_or(Time::midnight());
-            if let Some(year) = number("year") {
+            if let Some(year) = first(["year", "year2"]) {
                 return at(Date::new(year, month, day).ok()?, time);
             }
             // The year that brings it nearest to now.
@@ -192,6 +251,21 @@ fn clock(found: &Captures<'_>, now: &ZonedDateTime) -> Option<Timestamp> {
             candidates.min_by_key(|candidate| candidate.duration_since(now).abs())
         }
     }
+}
+
+/// Today, tomorrow, or the next day of that name.
+fn near_day(name: &str, today: Date) -> Option<Date> {
+    const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
+    let name = name.to_ascii_lowercase();
+    let ahead = match name.as_str() {
+        "today" => 0,
+        "tomorrow" => 1,
+        name => {
+            let wanted = DAYS.iter().position(|day| name.starts_with(day))?;
+            (i64::try_from(wanted).ok()? - i64::from(today.weekday().to_monday_zero_offset())).rem_euclid(7)
+        }
+    };
+    today.checked_add(Span::new().days(ahead)).ok()
 }
 
 fn time_of_day(hour: i16, minute: i16, half: Option<&str>) -> Option<Time> {
@@ -223,10 +297,38 @@ fn month_number(name: &str) -> Option<i8> {
     MONTHS.iter().position(known).and_then(|index| i8::try_from(index + 1).ok())
 }
 
+/// Short names that mean one zone in messages to people; what others mean is anybody's guess.
+const SHORT_NAMES: [(&str, &str); 18] = [
+    ("PT", "America/Los_Angeles"),
+    ("PST", "America/Los_Angeles"),
+    ("PDT", "America/Los_Angeles"),
+    ("MT", "America/Denver"),
+    ("MST", "America/Denver"),
+    ("MDT", "America/Denver"),
+    ("CT", "America/Chicago"),
+    ("CDT", "America/Chicago"),
+    ("ET", "America/New_York"),
+    ("EST", "America/New_York"),
+    ("EDT", "America/New_York"),
+    ("BST", "Europe/London"),
+    ("CET", "Europe/Paris"),
+    ("CEST", "Europe/Paris"),
+    ("EET", "Europe/Helsinki"),
+    ("EEST", "Europe/Helsinki"),
+    ("JST", "Asia/Tokyo"),
+    ("KST", "Asia/Seoul"),
+];
+
 /// A zone by its IANA name, from the database in the binary: a host without one must not lose a reset time.
 fn zone(name: &str) -> Option<TimeZone> {
     static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
-    ZONES.get(name).ok()
+    if let Some(offset) =
+        name.strip_prefix("UTC").or(name.strip_prefix("GMT")).filter(|rest| !rest.is_empty())
+    {
+        return fixed(offset);
+    }
+    let known = SHORT_NAMES.iter().find(|(short, _)| *short == name).map_or(name, |(_, long)| long);
+    ZONES.get(known).ok()
 }
 
 #[cfg(test)]
@@ -330,6 +432,23 @@ mod tests {
             ("reset: 1767250800", "2026-01-01T00:00:00Z", "2026-01-01T07:00:00Z"),
             ("Retry-After: Thu, 01 Jan 2026 07:28:00 GMT", "2026-01-01T00:00:00Z", "2026-01-01T07:28:00Z"),
             ("blocked until 21:45 (UTC)", "2026-01-01T20:00:00Z", "2026-01-01T21:45:00Z"),
+            // Short names of zones, offsets, names of days, the day first, no zone.
+            ("resets 3pm PDT", "2026-06-09T21:13:00Z", "2026-06-09T22:00:00Z"),
+            ("resets 11:30pm (UTC+2)", "2026-06-09T21:13:00Z", "2026-06-09T21:30:00Z"),
+            ("resets Thu 9:00 PM", "2026-06-09T21:13:00Z", "2026-06-11T21:00:00Z"),
+            ("resets tomorrow at 9am", "2026-06-09T21:13:00Z", "2026-06-10T09:00:00Z"),
+            ("resets 12 June at 09:00", "2026-06-09T21:13:00Z", "2026-06-12T09:00:00Z"),
+            ("will reset at 2026-06-10 01:00:00", "2026-06-09T21:13:00Z", "2026-06-10T01:00:00Z"),
+            ("regain access on 2026-07-01 at 00:00 UTC.", "2026-06-09T21:13:00Z", "2026-07-01T00:00:00Z"),
+            ("resets in about 2 hours", "2026-06-09T21:13:00Z", "2026-06-09T23:13:00Z"),
+            ("try again in less than a minute", "2026-06-09T21:13:00Z", "2026-06-09T21:14:00Z"),
+            // A header's bare seconds, and its older dates.
+            ("Retry-After: 120", "2026-06-09T21:13:00Z", "2026-06-09T21:15:00Z"),
+            (r#""retry_after": 20}"#, "2026-06-09T21:13:00Z", "2026-06-09T21:13:20Z"),
+            ("retry after Tue Jun  9 22:00:00 2026", "2026-06-09T21:13:00Z", "2026-06-09T22:00:00Z"),
+            // A clock that jumps.
+            ("resets 1:30am (Europe/London)", "2026-03-28T20:00:00Z", "2026-03-29T01:30:00Z"),
+            ("resets 1:30am (Europe/London)", "2026-10-24T20:00:00Z", "2026-10-25T00:30:00Z"),
         ] {
             assert_eq!(reset(text, now).as_deref(), Some(expected), "{text}");
         }
@@ -372,6 +491,10 @@ mod tests {
             "resets 0am",
             "resets 25:00",
             "resets 7",
+            "resets 3pm (IST)",
+            "Retry-After: -3",
+            "Retry-After: 1.5",
+            "try again at 12.06.2026 10:00",
             "resets Feb 30, 9am",
             "resets Foo 3, 9am",
             "reset the branch and try again in the morning",

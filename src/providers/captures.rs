@@ -165,7 +165,7 @@ const GEMINI: &[Row] = &[
     ("http_529", "overloaded", "gemini.kind.capacity"),
     ("http_html_502", "overloaded", "http.502"),
     ("json_401", "auth_failed", "gemini.exit.145"),
-    ("json_529", "overloaded", "gemini.text.capacity"),
+    ("json_529", "overloaded", "gemini.kind.capacity"),
     ("json_ok", "completed", "exit.success"),
     ("max_tokens", "completed", "result.success"),
     ("net_trace", "completed", "result.success"),

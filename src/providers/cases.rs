@@ -28,7 +28,7 @@ const TOOL: &str =
     r#"{"type":"assistant","message":{"content":[{"type":"tool_use","name":"Bash","input":{}}]}}"#;
 
 /// A call of `provider` that printed `stdout` and `stderr`.
-struct Call {
+pub(super) struct Call {
     definition: Definition,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
@@ -39,13 +39,13 @@ struct Call {
 // === impl Call ===
 
 impl Call {
-    fn of(provider: &str, stdout: &[&str]) -> Self {
+    pub(super) fn of(provider: &str, stdout: &[&str]) -> Self {
         let definition = built_in().get(provider).unwrap().clone();
         let stdout = stdout.join("\n").into_bytes();
         Call { definition, stdout, stderr: Vec::new(), changed: false, now: "2026-06-09T21:13:00Z" }
     }
 
-    fn stderr(mut self, lines: &[&str]) -> Self {
+    pub(super) fn stderr(mut self, lines: &[&str]) -> Self {
         self.stderr = lines.join("\n").into_bytes();
         self
     }
@@ -55,7 +55,7 @@ impl Call {
         self
     }
 
-    fn at(mut self, now: &'static str) -> Self {
+    pub(super) fn at(mut self, now: &'static str) -> Self {
         self.now = now;
         self
     }
@@ -74,11 +74,11 @@ impl Call {
         decoder.finish(end)
     }
 
-    fn ends(&self, end: CallEnd) -> Verdict {
+    pub(super) fn ends(&self, end: CallEnd) -> Verdict {
         classify(&self.definition, &self.transcript(&end), &end, self.changed, &self.now())
     }
 
-    fn exits(&self, code: i32) -> Verdict {
+    pub(super) fn exits(&self, code: i32) -> Verdict {
         self.ends(CallEnd::exited(Exit::Code(code)))
     }
 

@@ -11,6 +11,8 @@ use jiff::{Timestamp, ZonedDateTime};
 use super::call::{CallEnd, OurReason, StartFailure};
 use super::decode::{ErrorEvent, LimitNotice, Terminal, Transcript, cut};
 use super::definition::{Definition, OutcomeKind, Rule, Where};
+use super::said::{Passage, is_own_message, passages, says_no_more};
+use super::status::{status_in_words, status_outcome};
 use crate::domain::claim::Claim;
 use crate::domain::outcome::{AccountScope, Evidence, Exit, Outcome, Verdict};
 use crate::domain::reset_time;
@@ -28,7 +30,14 @@ pub fn classify(
         Ok(exit) => *exit,
         Err(failure) => return not_started(failure, end.ended_by),
     };
-    let case = Case { definition, transcript, exit, ended_by: end.ended_by, changed, now };
+    // Of a JSON format these are the CLI's own words, wherever they stood; of text they may be anybody's.
+    let [of_stderr, of_stdout] = match transcript.format.has_terminal_event() {
+        true => [usize::MAX; 2],
+        false => [LAST_OF_STDERR, LAST_OF_STDOUT],
+    };
+    let stderr = &passages(&transcript.stderr, of_stderr);
+    let stdout = &passages(&transcript.stdout, of_stdout);
+    let case = Case { definition, transcript, stderr, stdout, exit, ended_by: end.ended_by, changed, now };
     case.success()
         .or_else(|| case.stopped())
         .or_else(|| case.terminal_failure())
@@ -44,6 +53,8 @@ pub fn classify(
 struct Case<'a> {
     definition: &'a Definition,
     transcript: &'a Transcript,
+    stderr: &'a [Passage],
+    stdout: &'a [Passage],
     exit: Exit,
     ended_by: Option<OurReason>,
     changed: bool,
@@ -58,19 +69,18 @@ struct Candidate<'a> {
     scope: AccountScope,
     source: &'static str,
     text: &'a str,
+    /// What stands beside it and may say when the limit ends.
+    when: Option<&'a str>,
 }
 
 /// Longest evidence text, in bytes.
 const EVIDENCE_MAX: usize = 500;
 
-/// Lines of stderr's end that count as its last lines.
+/// Messages at stderr's end that count as its last lines.
 const LAST_OF_STDERR: usize = 24;
 
-/// Lines of stdout's end that count as its last lines: of text, most of it is the agent's prose.
+/// Messages at stdout's end that count as its last lines: of text, most of it is the agent's prose.
 const LAST_OF_STDOUT: usize = 4;
-
-/// A program's own message starts a line of text, after a glyph and «Error: » at most; prose may quote one later.
-const LINE_START: usize = 16;
 
 /// A longer answer is never an error message in disguise.
 const DISGUISED_MAX: usize = 600;
@@ -207,7 +217,7 @@ impl<'a> Case<'a> {
             OurReason::Stop | OurReason::Cap => return None,
         };
         let explained = self.error_event().or_else(|| match self.definition.exit_code_is_evidence {
-            true => self.lines(Where::Stderr, "stderr", &self.transcript.stderr),
+            true => self.lines(Where::Stderr, "stderr", self.stderr),
             // What it prints itself counts at any end.
             false => self.last_lines(),
         });
@@ -253,37 +263,70 @@ impl<'a> Case<'a> {
         self.decide(of_event.chain(of_limit))
     }
 
-    /// An exit code with a meaning of its own in the provider's file.
+    /// An exit code with a meaning of its own in the provider's file, unless its words tell a more specific cause.
     fn known_exit_code(&self) -> Option<Verdict> {
         let code = self.code()?;
         let kind = *self.definition.exit_codes.get(&code)?;
-        let line = self.last_line();
+        let text = self.last_line();
         let rule = format!("{}.exit.{code}", self.definition.name);
-        Some(verdict(
-            kind.outcome(self.until(kind, line), Some(code), line),
-            kind.scope(),
-            "exit",
-            line,
-            rule,
-        ))
+        let own =
+            Candidate { kind, weak: false, rule, scope: kind.scope(), source: "exit", text, when: None };
+        // Of a call that somebody cut short its words are not the last ones.
+        let words = match kind {
+            OutcomeKind::TimedOut => Vec::new(),
+            _ => self.of_lines(Where::Stderr, "stderr", self.stderr),
+        };
+        self.decide([own].into_iter().chain(words))
     }
 
     /// Known wordings among the last lines that it printed: stderr first.
     fn last_lines(&self) -> Option<Verdict> {
-        let transcript = self.transcript;
-        self.lines(Where::Stderr, "stderr", &transcript.stderr)
-            .or_else(|| self.lines(Where::Stdout, "stdout", &transcript.stdout))
+        self.lines(Where::Stderr, "stderr", self.stderr)
+            .or_else(|| self.lines(Where::Stdout, "stdout", self.stdout))
     }
 
-    fn lines(&self, place: Where, source: &'static str, lines: &'a [String]) -> Option<Verdict> {
-        // Of a JSON format these are the CLI's own words, wherever they stood; of text they may be anybody's.
-        let from = match self.transcript.format.has_terminal_event() {
-            true => 0,
-            false if place == Where::Stdout => lines.len().saturating_sub(LAST_OF_STDOUT),
-            false => lines.len().saturating_sub(LAST_OF_STDERR),
-        };
-        // The last of equals is the freshest.
-        self.decide(self.matches(place, source, lines[from..].iter().rev().map(String::as_str)))
+    fn lines(&self, place: Where, source: &'static str, passages: &'a [Passage]) -> Option<Verdict> {
+        self.decide(self.of_lines(place, source, passages))
+    }
+
+    /// Causes that fit lines, the last one's first: of equals that is the freshest.
+    fn of_lines(&self, place: Where, source: &'static str, passages: &'a [Passage]) -> Vec<Candidate<'a>> {
+        let mut found = Vec::new();
+        for passage in passages.iter().rev() {
+            let prose = self.is_prose(place);
+            if prose && passage.table {
+                continue;
+            }
+            let text = passage.text.as_str();
+            let of_body = passage.body.iter().flat_map(|error| self.error(error, place, source));
+            let when = passage.when.as_deref();
+            let own_line =
+                |candidate: Candidate<'a>| Candidate { when: candidate.when.or(when), ..candidate };
+            let mut of_line = Vec::new();
+            if !prose || is_own_message(text, &(text.find('{').unwrap_or(0)..text.len())) {
+                of_line.extend(of_body.map(own_line));
+            }
+            of_line.extend(self.matches(place, source, [text]).map(own_line));
+            of_line.extend(self.status_in(place, source, text).map(own_line));
+            found.extend(without_busy_429(of_line));
+        }
+        own_rules_first(found, &["servers.", "http."])
+    }
+
+    /// Lines of text on stdout are the agent's prose, too.
+    fn is_prose(&self, place: Where) -> bool {
+        place == Where::Stdout && !self.transcript.format.has_terminal_event()
+    }
+
+    /// An HTTP status that words tell.
+    fn status_in(&self, place: Where, source: &'static str, text: &'a str) -> Option<Candidate<'a>> {
+        let (status, found) = status_in_words(text)?;
+        let kind = status_outcome(status)?;
+        if self.is_prose(place) && !(is_own_message(text, &found) && says_no_more(text, found.end)) {
+            return None;
+        }
+        let rule = format!("http.{status}");
+        Some(Candidate { kind, weak: false, rule, scope: kind.scope(), source, text, when: None })
     }
 
     /// No evidence of a cause at all.
@@ -328,12 +371,23 @@ impl<'a> Case<'a> {
         if let Some((status, kind)) = error.status.and_then(|status| Some((status, status_outcome(status)?)))
         {
             let rule = format!("http.{status}");
-            found.push(Candidate { kind, weak: false, rule, scope: kind.scope(), source, text: told });
+            found.push(Candidate {
+                kind,
+                weak: false,
+                rule,
+                scope: kind.scope(),
+                source,
+                text: told,
+                when: None,
+            });
         }
         let of_limit = self.transcript.limit.iter().map(|notice| self.limit(notice));
         found.extend(of_limit.map(|candidate| Candidate { text: told, ..candidate }));
         found.extend(self.matches(place, source, [error.message.as_str()]));
-        found
+        if error.status.is_none() {
+            found.extend(self.status_in(place, source, &error.message));
+        }
+        own_rules_first(without_busy_429(found), &["servers."])
     }
 
     fn limit(&self, notice: &'a LimitNotice) -> Candidate<'a> {
@@ -349,6 +403,7 @@ impl<'a> Case<'a> {
             scope,
             source: "event",
             text: window,
+            when: None,
         }
     }
 
@@ -359,23 +414,28 @@ impl<'a> Case<'a> {
         texts: impl IntoIterator<Item = &'a str> + 'b,
     ) -> impl Iterator<Item = Candidate<'a>> + 'b {
         let rules = &self.definition.rules;
-        let prose = place == Where::Stdout && !self.transcript.format.has_terminal_event();
+        let (prose, answer) = (self.is_prose(place), place == Where::Answer);
         texts.into_iter().flat_map(move |text| {
             let fits = move |rule: &&Rule| {
                 rule.places.contains(place)
-                    && match prose {
-                        true => rule.pattern.matches_early(text, LINE_START),
-                        false => rule.pattern.is_match(text),
+                    && match rule.pattern.find_at(text) {
+                        Some(found) if prose => is_own_message(text, &found),
+                        Some(found) if answer => says_no_more(text, found.end),
+                        found => found.is_some(),
                     }
                     && rule.unless.as_ref().is_none_or(|unless| !unless.is_match(text))
             };
             rules.iter().filter(fits).map(move |rule| {
-                let kind = match rule.long {
-                    Some(long) if self.is_far(text) => long,
-                    _ => rule.outcome,
+                let kind = match (rule.long, rule.short) {
+                    (None, None) => rule.outcome,
+                    (long, short) => match self.is_far(text) {
+                        Some(true) => long.unwrap_or(rule.outcome),
+                        Some(false) => short.unwrap_or(rule.outcome),
+                        None => rule.outcome,
+                    },
                 };
                 let scope = rule.scope.unwrap_or(kind.scope());
-                Candidate { kind, weak: rule.weak, rule: rule.id.clone(), scope, source, text }
+                Candidate { kind, weak: rule.weak, rule: rule.id.clone(), scope, source, text, when: None }
             })
         })
     }
@@ -388,19 +448,19 @@ impl<'a> Case<'a> {
                 best = Some(candidate);
             }
         }
-        let Candidate { kind, rule, scope, source, text, .. } = best?;
-        let outcome = kind.outcome(self.until(kind, text), self.code(), cut(text, EVIDENCE_MAX));
+        let Candidate { kind, rule, scope, source, text, when, .. } = best?;
+        let outcome = kind.outcome(self.until(kind, text, when), self.code(), cut(text, EVIDENCE_MAX));
         Some(verdict(outcome, scope, source, text, rule))
     }
 
-    /// The text names a time that is no matter of a short window.
-    fn is_far(&self, text: &str) -> bool {
-        let until = reset_time::parse(text, self.now);
-        until.is_some_and(|until| until.duration_since(self.now.timestamp()).unsigned_abs() > Rule::LONG)
+    /// Whether the time that the text names is no matter of a short window.
+    fn is_far(&self, text: &str) -> Option<bool> {
+        let until = reset_time::parse(text, self.now)?;
+        Some(until.duration_since(self.now.timestamp()).unsigned_abs() > Rule::LONG)
     }
 
     /// When a limit ends: the rejecting notice's own time before any words.
-    fn until(&self, kind: OutcomeKind, text: &str) -> Option<Timestamp> {
+    fn until(&self, kind: OutcomeKind, text: &str, when: Option<&str>) -> Option<Timestamp> {
         let limits = [OutcomeKind::RateLimited, OutcomeKind::UsageLimited, OutcomeKind::QuotaExhausted];
         if !limits.contains(&kind) {
             return None;
@@ -408,7 +468,7 @@ impl<'a> Case<'a> {
         let noticed = self.transcript.limit.as_ref().and_then(|notice| notice.resets_at);
         match noticed {
             Some(at) => Some(reset_time::bounded(at, self.now.timestamp())),
-            None => reset_time::parse(text, self.now),
+            None => reset_time::parse(text, self.now).or_else(|| reset_time::parse(when?, self.now)),
         }
     }
 
@@ -438,6 +498,23 @@ impl Candidate<'_> {
     }
 }
 
+/// Of equals the rule that knows the CLI explains better than what any server says.
+fn own_rules_first<'a>(mut found: Vec<Candidate<'a>>, general: &[&str]) -> Vec<Candidate<'a>> {
+    found.sort_by_key(|candidate| general.iter().any(|lead| candidate.rule.starts_with(lead)));
+    found
+}
+
+/// A 429 of a server that says it has no room is no limit of this account.
+fn without_busy_429(mut found: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
+    let by_status = |candidate: &Candidate<'_>| {
+        candidate.rule == "http.429" || candidate.rule.ends_with(".kind.rate_limit")
+    };
+    if found.iter().any(|other| other.kind == OutcomeKind::Overloaded && !other.weak && !by_status(other)) {
+        found.retain(|candidate| candidate.kind != OutcomeKind::RateLimited || !by_status(candidate));
+    }
+    found
+}
+
 /// The verdict on a call whose program never ran.
 pub fn not_started(failure: &StartFailure, ended_by: Option<OurReason>) -> Verdict {
     let text = failure.to_string();
@@ -460,19 +537,6 @@ pub fn not_started(failure: &StartFailure, ended_by: Option<OurReason>) -> Verdi
 fn verdict(outcome: Outcome, scope: AccountScope, source: &str, text: &str, rule: String) -> Verdict {
     let evidence = Evidence { source: source.to_owned(), text: cut(text, EVIDENCE_MAX).to_owned() };
     Verdict { outcome, scope, evidence, rule, warning: None }
-}
-
-/// What an HTTP status means when nothing else says more.
-pub fn status_outcome(status: u16) -> Option<OutcomeKind> {
-    match status {
-        401 | 403 => Some(OutcomeKind::AuthFailed),
-        402 => Some(OutcomeKind::QuotaExhausted),
-        408 => Some(OutcomeKind::NetworkDown),
-        413 => Some(OutcomeKind::ContextOverflow),
-        429 => Some(OutcomeKind::RateLimited),
-        500..=599 => Some(OutcomeKind::Overloaded),
-        _ => None,
-    }
 }
 
 /// The signal that a shell's or a CLI's exit code stands for.

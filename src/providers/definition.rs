@@ -156,13 +156,14 @@ pub struct NamePattern(String);
 /// A regular expression: ASCII, without regard to case, `.` is one byte.
 ///
 /// Its syntax is checked when a file of a person's is read ([`Pattern::check`]); it is compiled when it is first used,
-/// which most runs never do: that of all rules of all providers takes longer than everything else at the start.
+/// which most runs never do: that of all rules of all providers takes longer than everything else at the start. Providers
+/// that share a rule share that, too.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(from = "String")]
 pub struct Pattern {
     written: String,
     /// None: it is too large to be compiled, and matches nothing.
-    compiled: OnceLock<Option<Regex>>,
+    compiled: Arc<OnceLock<Option<Regex>>>,
 }
 
 /// How to ask a CLI for its version, and which ones are known to work.
@@ -217,6 +218,8 @@ pub struct Rule {
     /// What it means instead when the stated wait is longer than [`Rule::LONG`]: some servers say a used-up day
     /// in the words of a busy minute.
     pub long: Option<OutcomeKind>,
+    /// What it means instead when the stated wait is not longer than that.
+    pub short: Option<OutcomeKind>,
     /// What the limit applies to, where the outcome's usual scope is wrong.
     pub scope: Option<AccountScope>,
     /// A guess: counts only when nothing else fits.
@@ -453,9 +456,15 @@ impl Pattern {
         self.regex().is_some_and(|regex| regex.is_match(text.as_bytes()))
     }
 
-    /// Whether it is found within the first `bytes` bytes of `text`.
-    pub fn matches_early(&self, text: &str, bytes: usize) -> bool {
-        self.regex().and_then(|regex| regex.find(text.as_bytes())).is_some_and(|found| found.start() <= bytes)
+    /// Whether it can be compiled.
+    #[cfg(test)]
+    pub fn is_usable(&self) -> bool {
+        self.regex().is_some()
+    }
+
+    /// Where it is found first.
+    pub fn find_at(&self, text: &str) -> Option<std::ops::Range<usize>> {
+        self.regex().and_then(|regex| regex.find(text.as_bytes())).map(|found| found.range())
     }
 
     /// Group 1 of the first match, else the whole match.
@@ -467,7 +476,7 @@ impl Pattern {
 
 impl From<String> for Pattern {
     fn from(written: String) -> Self {
-        Pattern { written, compiled: OnceLock::new() }
+        Pattern { written, compiled: Arc::default() }
     }
 }
 

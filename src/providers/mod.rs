@@ -14,6 +14,8 @@ pub mod call;
 mod captures;
 #[cfg(test)]
 mod cases;
+#[cfg(test)]
+mod cases_in_words;
 pub mod classify;
 pub mod command_line;
 pub mod decode;
@@ -23,3 +25,5 @@ pub mod provider_file;
 pub mod registry;
 pub mod rehearsal;
 pub mod resolve;
+mod said;
+pub mod status;

@@ -61,6 +61,9 @@ const BUILT_IN: [(&str, &str); 8] = [
     ("rehearsal", include_str!("../../config/providers/rehearsal.toml")),
 ];
 
+/// Rules that any provider can name in `rules_from`: what servers say is the same through each CLI.
+const SERVERS: (&str, &str) = ("servers", include_str!("../../config/servers.toml"));
+
 // === impl Registry ===
 
 impl Registry {
@@ -94,15 +97,18 @@ impl Registry {
                 Ok((name, definition))
             })
             .collect::<Result<BTreeMap<_, Definition>, FileError>>()?;
-        Registry { definitions }.with_borrowed_rules()
+        let (name, text) = SERVERS;
+        let servers = Layer::built_in(Path::new("built-in servers.toml"), text)?.check(name)?;
+        Registry { definitions }.with_borrowed_rules(&servers)
     }
 
     /// Appends the rules of `rules_from`; those of the other provider's own file only, so that circles end.
-    fn with_borrowed_rules(self) -> Result<Self, RegistryError> {
+    fn with_borrowed_rules(self, servers: &Definition) -> Result<Self, RegistryError> {
         let mut definitions = self.definitions.clone();
         for definition in definitions.values_mut() {
             for other in &definition.rules_from {
-                let Some(other) = self.definitions.get(other) else {
+                let known = self.definitions.get(other);
+                let Some(other) = known.or(Some(servers).filter(|servers| servers.name == *other)) else {
                     let (name, other) = (definition.name.clone(), other.clone());
                     return Err(RegistryError::RulesFrom { name, other });
                 };
@@ -176,7 +182,7 @@ fn files(folder: &Path) -> Result<BTreeMap<String, PathBuf>, RegistryError> {
 mod tests {
     use super::*;
     use crate::domain::outcome::Usage;
-    use crate::providers::definition::{OutcomeKind, OutputFormat, Version, VersionCheck};
+    use crate::providers::definition::{OutcomeKind, OutputFormat, Pattern, Version, VersionCheck};
 
     fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
@@ -193,11 +199,13 @@ mod tests {
 
     #[test]
     fn built_in_patterns_can_be_used() {
-        for (name, text) in BUILT_IN {
-            let layer = Layer::parse(Path::new(name), text).unwrap();
-            for rule in layer.check(name).unwrap().rules {
-                assert!(!rule.pattern.is_match("\u{1}"), "{}: it fits anything, or is too large", rule.id);
-            }
+        for (name, text) in BUILT_IN.into_iter().chain([SERVERS]) {
+            Layer::parse(Path::new(name), text).unwrap();
+        }
+        let registry = Registry::load(&[]).unwrap();
+        for rule in registry.names().filter_map(|name| registry.get(name)).flat_map(|known| &known.rules) {
+            assert!(rule.pattern.is_usable(), "{}", rule.id);
+            assert!(rule.unless.as_ref().is_none_or(Pattern::is_usable), "{}", rule.id);
         }
     }
 

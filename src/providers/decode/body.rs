@@ -4,10 +4,14 @@
 use serde_json::{Map, Value};
 
 use super::ErrorEvent;
+use super::headers::Headers;
 use super::json::string;
 
 /// Bodies within bodies that are looked into.
 const DEPTH_MAX: u32 = 8;
+
+/// Braces of a text that are tried as the start of a body.
+const BRACES_MAX: usize = 4;
 
 /// Most kinds that are kept.
 const KINDS_MAX: usize = 16;
@@ -25,6 +29,8 @@ struct Body {
     wait: Option<String>,
     /// Names of the quotas that are used up.
     quotas: Vec<String>,
+    /// It has what only errors have; any other object may have a status and a message.
+    is_error: bool,
 }
 
 /// The error that `text` tells: the first JSON object in it, if that is an error body, else its words alone.
@@ -34,6 +40,19 @@ pub(super) fn error_in(text: &str) -> ErrorEvent {
         return ErrorEvent::new(Vec::new(), None, text);
     }
     body.into_event(text)
+}
+
+/// The error body in `text`, if there is one: other objects are none.
+pub(in crate::providers) fn body_in(text: &str) -> Option<ErrorEvent> {
+    let mut body = Body::default();
+    body.read_text(text, 0).then_some(body)?.telling()
+}
+
+/// The error body that `text` begins with.
+pub(in crate::providers) fn body_at(text: &str) -> Option<ErrorEvent> {
+    let mut body = Body::default();
+    body.read(&object_at(text)?, 0);
+    body.telling()
 }
 
 /// The error of an object: a body, or what a CLI puts into an event of its own.
@@ -62,50 +81,82 @@ impl Body {
         if depth > DEPTH_MAX {
             return false;
         }
-        let Some(start) = text.find('{') else { return false };
-        let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
-        let Some(Ok(Value::Object(object))) = values.next() else { return false };
         let before = self.kinds.len();
-        self.read(&object, depth);
-        self.kinds.len() > before || self.status.is_some() || !self.message.is_empty()
+        for (start, _) in text.match_indices('{').take(BRACES_MAX) {
+            if let Some(object) = object_at(&text[start..]) {
+                self.read(&object, depth);
+                return self.kinds.len() > before || self.status.is_some() || !self.message.is_empty();
+            }
+        }
+        false
     }
 
     fn read(&mut self, object: &Map<String, Value>, depth: u32) {
         for (key, value) in object {
             match (key.as_str(), value) {
-                ("error" | "data", Value::Object(inner)) if depth < DEPTH_MAX => self.read(inner, depth + 1),
-                ("error" | "message" | "detail" | "responseBody", Value::String(text)) => {
+                ("error", Value::Object(inner)) if depth < DEPTH_MAX => {
+                    self.is_error = true;
+                    self.read(inner, depth + 1);
+                }
+                ("data" | "cause" | "lastError" | "metadata", Value::Object(inner)) if depth < DEPTH_MAX => {
+                    self.read(inner, depth + 1);
+                }
+                ("error" | "message" | "detail" | "responseBody" | "raw", Value::String(text)) => {
+                    self.is_error |= matches!(key.as_str(), "error" | "detail");
                     let quoted = self.read_text(text, depth + 1);
-                    if !quoted && self.message.is_empty() && key != "responseBody" {
+                    if !quoted && self.message.is_empty() && !matches!(key.as_str(), "responseBody" | "raw") {
                         self.message.clone_from(text);
+                    }
+                    if key == "error" && !quoted && !text.contains(' ') {
+                        self.kind(text);
                     }
                 }
                 ("type" | "code" | "status" | "reason" | "name" | "errorClass", Value::String(kind)) => {
-                    self.kind(kind);
+                    self.is_error |= kind == "error";
+                    match kind.parse() {
+                        Ok(number) => self.status(number),
+                        Err(_) => self.kind(kind),
+                    }
                 }
-                ("code" | "status" | "statusCode", Value::Number(number)) => {
-                    let status = number.as_u64().and_then(|n| u16::try_from(n).ok());
-                    self.status = self.status.or(status.filter(|n| (100..600).contains(n)));
+                ("@type", Value::String(kind)) => self.is_error |= kind.contains("google.rpc."),
+                (
+                    "code" | "status" | "statusCode" | "status_code" | "api_error_status",
+                    Value::Number(number),
+                ) => {
+                    self.status(number.as_u64().unwrap_or_default());
                 }
+                // Cline's errors.
+                ("providerId" | "modelId", _) => self.is_error |= object.contains_key("message"),
                 ("quotaId", Value::String(quota)) => self.quotas.push(quota.clone()),
-                ("retryDelay", Value::String(delay)) => {
-                    self.wait.get_or_insert_with(|| format!("retry after {delay}"));
-                }
-                ("responseHeaders", Value::Object(headers)) => self.headers(headers),
-                ("details" | "violations", Value::Array(items)) if depth < DEPTH_MAX => {
+                ("responseHeaders" | "headers", Value::Object(headers)) => self.headers(headers),
+                ("details" | "violations" | "errors", Value::Array(items)) if depth < DEPTH_MAX => {
                     items.iter().filter_map(Value::as_object).for_each(|item| self.read(item, depth + 1));
                 }
-                _ => {}
+                ("details", Value::Object(inner)) if depth < DEPTH_MAX => self.read(inner, depth + 1),
+                (key, value) => self.wait = self.wait.take().or_else(|| wait_field(key, value)),
             }
         }
     }
 
+    /// `None`: it is no error.
+    fn telling(self) -> Option<ErrorEvent> {
+        let telling = self.is_error || (self.status.is_some() && !self.message.is_empty());
+        telling.then(|| self.into_event(""))
+    }
+
+    fn status(&mut self, number: u64) {
+        let status = u16::try_from(number).ok().filter(|n| (100..600).contains(n));
+        self.status = self.status.or(status);
+    }
+
     fn headers(&mut self, headers: &Map<String, Value>) {
-        let Some(after) = headers.get("retry-after").and_then(Value::as_str).map(str::trim) else { return };
-        let seconds = !after.is_empty() && after.bytes().all(|b| b.is_ascii_digit());
-        let wait =
-            if seconds { format!("retry after {after} seconds") } else { format!("retry after {after}") };
-        self.wait = Some(wait);
+        let told = Headers::of(headers);
+        if told.get("anthropic-ratelimit-unified-status").is_some_and(|status| status == "rejected") {
+            self.kind("unified_limit_rejected");
+        }
+        if let Some(wait) = told.wait() {
+            self.wait = Some(wait);
+        }
     }
 
     fn kind(&mut self, kind: &str) {
@@ -124,6 +175,40 @@ impl Body {
             }
         }
         ErrorEvent::new(self.kinds, self.status, &message)
+    }
+}
+
+/// The object at the start of `text`: JSON, or the same as Python writes it.
+fn object_at(text: &str) -> Option<Map<String, Value>> {
+    let first = |text: &str| {
+        let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+        match values.next() {
+            Some(Ok(Value::Object(object))) => Some(object),
+            _ => None,
+        }
+    };
+    first(text).or_else(|| {
+        let python = text.starts_with("{'").then(|| {
+            let quotes = text.replace('\'', "\"").replace(": None", ": null");
+            quotes.replace(": True", ": true").replace(": False", ": false")
+        })?;
+        first(&python)
+    })
+}
+
+/// A field that says when a limit ends, in words that reset times are read from.
+fn wait_field(key: &str, value: &Value) -> Option<String> {
+    let number = || value.as_f64().map(|number| number.to_string());
+    match key {
+        "retryDelay" | "quotaResetDelay" => Some(format!("retry after {}", value.as_str()?)),
+        "resets_at" | "resetsAt" | "reset_at" | "quotaResetTimeStamp" => {
+            Some(format!("resets at {}", value.as_str().map(str::to_owned).or_else(number)?))
+        }
+        "resets_in_seconds" | "retry_after" | "retry_after_seconds" | "retryAfter" => {
+            Some(format!("retry after {} seconds", number()?))
+        }
+        "retry_after_ms" | "retryAfterMs" => Some(format!("retry after {}ms", number()?)),
+        _ => None,
     }
 }
 

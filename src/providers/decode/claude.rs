@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::Deserialize;
 
+use super::body::body_in;
 use super::json::{Cursor, Raw, field, is_true, pick, read, start, string, word};
 use super::streams::Streams;
 use super::{
@@ -353,7 +354,11 @@ impl Claude {
             kinds.extend(
                 own.into_iter().filter(|kind| !kind.is_empty() && *kind != "success").map(str::to_owned),
             );
-            Terminal::Failure(ErrorEvent::new(kinds, read(status).or(error.status), &message))
+            // What the server said, where the words quote it.
+            let quoted = body_in(&message).unwrap_or_default();
+            kinds.extend(quoted.kinds);
+            let status = read(status).or(error.status).or(quoted.status);
+            Terminal::Failure(ErrorEvent::new(kinds, status, &message))
         } else {
             self.transcript.set_answer(&answer);
             Terminal::Success

@@ -5,6 +5,7 @@ mod claude;
 mod cline;
 mod codex;
 mod gemini;
+mod headers;
 mod json;
 mod opencode;
 mod streams;
@@ -14,6 +15,7 @@ mod tests;
 mod text;
 mod transcript;
 
+pub(super) use body::{body_at, body_in};
 pub use tail::LINE_MAX;
 pub(crate) use tail::cut;
 pub use transcript::{ANSWER_MAX, Counts, ErrorEvent, LimitNotice, Terminal, Transcript};

@@ -1,6 +1,9 @@
 //! What all formats of JSON lines have in common: events on stdout, other words around them, stderr.
 
+use memchr::memmem;
+
 use super::Transcript;
+use super::json::{Cursor, field, word};
 use super::tail::Tail;
 use crate::providers::call::Stream;
 
@@ -10,6 +13,14 @@ pub(super) struct Streams {
     /// Lines of stdout that are no event: the CLI's own words.
     stray: Tail,
     stderr: Tail,
+}
+
+/// Results of tools that CLIs log on stderr.
+const TOOL_RESULTS: [&[u8]; 3] = [b"Error executing tool ", b"codex_core::tools", b"codex_core::exec"];
+
+/// Whether a line of stderr is about a tool: what tools say is no evidence.
+pub(super) fn is_tool_result(line: &[u8]) -> bool {
+    TOOL_RESULTS.iter().any(|words| memmem::find(line, words).is_some())
 }
 
 // === impl Streams ===
@@ -29,7 +40,9 @@ impl Streams {
     ) -> Option<&'a [u8]> {
         transcript.counts.add(stream, line, truncated);
         if stream == Stream::Stderr {
-            self.stderr.push(line);
+            if !is_tool_result(line) {
+                self.stderr.push(line);
+            }
             return None;
         }
         let line = line.trim_ascii();
@@ -49,7 +62,10 @@ impl Streams {
     /// A line of stdout turned out to be no event.
     pub(super) fn no_event(&mut self, transcript: &mut Transcript, line: &[u8]) {
         transcript.counts.not_json += 1;
-        self.stray.push(line);
+        // An event that was cut in the middle may quote anything.
+        if word(field(line, b"type")).is_empty() || Cursor::new(line).skip().is_some() {
+            self.stray.push(line);
+        }
     }
 
     /// The end.

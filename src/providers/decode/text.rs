@@ -1,5 +1,6 @@
 //! Plain text: the last non-empty line of stdout is the final answer.
 
+use super::streams::is_tool_result;
 use super::tail::{Tail, clean, cut};
 use super::{Decoder, Fact, Pending, SAID_MAX, Transcript};
 use crate::providers::call::{CallEnd, Stream};
@@ -38,6 +39,7 @@ impl Decoder for Text {
         self.transcript.counts.add(stream, line, truncated);
         self.pending.first_output();
         match stream {
+            Stream::Stderr if is_tool_result(line) => {}
             Stream::Stderr => self.stderr.push(line),
             Stream::Stdout => {
                 self.stdout.push(line);
