@@ -143,6 +143,7 @@ static LABEL: LazyLock<Regex> = LazyLock::new(|| {
             | (?i:(?:unexpected|fatal|api|stream|http|backend|request|provider|ran\ into\ this|an)\s+error(?:\ occurred)?\s?[:(\]])
             | (?:[A-Za-z_]+\.){2,}[A-Z]\w+: | (?i:error\s?:) | ERROR\b | (?i:fatal\s?:) | (?i:[a-z]+\ exceptions?:)
             | (?i:unexpected\ status\ |exceeded\ retry\ limit,\ |stream\ disconnected\ before\ completion:\ |failed\ to\ authenticate[.:]\ )
+            | (?i:(?:authentication|authorization|login|request|connection)\ failed:\ ) | Reconnecting\.\.\.\ \d
             | (?i:data:\ ?\{|event:\ error) | curl:\ \(\d+\)\  | HTTP/\d(?:\.\d)?\  | \{
         )",
     )
