@@ -179,9 +179,14 @@ pub fn return_memory() {
     }
 }
 
-/// Gives back the pages of this program's file that were read only to start it (relocations above all). They come
-/// back from the page cache where they are needed again.
+/// Gives back the pages of this program's file that were read only to start it (relocations above all), and what it has
+/// freed since. The former come back from the page cache where they are needed again.
 pub fn drop_startup_pages() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it takes no pointer, and glibc locks its arenas.
+    unsafe {
+        libc::malloc_trim(0);
+    }
     // SAFETY: the callback has the type that is asked for and ignores its data.
     unsafe { libc::dl_iterate_phdr(Some(drop_read_only), std::ptr::null_mut()) };
 }

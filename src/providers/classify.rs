@@ -6,6 +6,8 @@
 //! prompt's echo never get here: decoders do not keep them. Within a step the most specific cause wins
 //! ([`OutcomeKind::rank`]).
 
+use std::sync::Arc;
+
 use jiff::{Timestamp, ZonedDateTime};
 
 use super::call::{CallEnd, OurReason, StartFailure};
@@ -416,7 +418,7 @@ impl<'a> Case<'a> {
         let rules = &self.definition.rules;
         let (prose, answer) = (self.is_prose(place), place == Where::Answer);
         texts.into_iter().flat_map(move |text| {
-            let fits = move |rule: &&Rule| {
+            let fits = move |rule: &&Arc<Rule>| {
                 rule.places.contains(place)
                     && match rule.pattern.find_at(text) {
                         Some(found) if prose => is_own_message(text, &found),

@@ -50,7 +50,7 @@ pub struct Definition {
     /// Exit codes with a meaning of their own, used when nothing better is known.
     pub exit_codes: BTreeMap<i32, OutcomeKind>,
     /// Known wordings and fields, in the file's order; then those of `rules_from`.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<Arc<Rule>>,
     /// Providers whose rules hold here, too: a text agent mostly passes on what one of them said.
     pub rules_from: Vec<String>,
     /// List prices by model, for providers that tell no cost.

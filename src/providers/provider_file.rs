@@ -271,7 +271,7 @@ impl Layer {
                 .into_iter()
                 .map(|(ExitCode(code), outcome)| (code, outcome))
                 .collect(),
-            rules: keys.rules,
+            rules: keys.rules.into_iter().map(Arc::new).collect(),
             rules_from: keys.rules_from.unwrap_or_default(),
             prices: keys.prices,
             price_list: Arc::default(),

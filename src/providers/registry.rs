@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::definition::{Definition, NamePattern};
+use super::definition::{Definition, NamePattern, Rule};
 use super::pricing::{PriceList, PricingError};
 use super::provider_file::{FileError, Layer};
 
@@ -104,15 +104,17 @@ impl Registry {
 
     /// Appends the rules of `rules_from`; those of the other provider's own file only, so that circles end.
     fn with_borrowed_rules(self, servers: &Definition) -> Result<Self, RegistryError> {
-        let mut definitions = self.definitions.clone();
+        let own: BTreeMap<String, Vec<Arc<Rule>>> =
+            self.definitions.iter().map(|(name, known)| (name.clone(), known.rules.clone())).collect();
+        let mut definitions = self.definitions;
         for definition in definitions.values_mut() {
             for other in &definition.rules_from {
-                let known = self.definitions.get(other);
-                let Some(other) = known.or(Some(servers).filter(|servers| servers.name == *other)) else {
+                let servers = Some(&servers.rules).filter(|_| servers.name == *other);
+                let Some(rules) = own.get(other).or(servers) else {
                     let (name, other) = (definition.name.clone(), other.clone());
                     return Err(RegistryError::RulesFrom { name, other });
                 };
-                definition.rules.extend(other.rules.iter().cloned());
+                definition.rules.extend(rules.iter().cloned());
             }
         }
         Ok(Registry { definitions })

@@ -164,7 +164,7 @@ impl Arranger {
     fn backend(&mut self) -> notify::Result<&mut Backend> {
         let backend = match self.backend.take() {
             Some(backend) => backend,
-            None => (self.make)(Pen { board: self.board.clone(), actor: self.actor.clone() })?,
+            None => (self.make)(Pen::new(self.board.clone(), self.actor.clone()))?,
         };
         Ok(self.backend.insert(backend))
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventHandler, EventKind};
@@ -15,6 +15,10 @@ use crate::messages::watcher::WatcherMsg;
 
 /// How the names of probe files begin.
 pub(super) const PROBE: &str = ".tmp-probe-";
+
+/// The thread rests for so long after a notice that matters to nobody. What we write and read ourselves gives a dozen of
+/// those an iteration: at rest they pile up, and are read at once. Whatever matters waits this long at most.
+const REST: Duration = Duration::from_millis(5);
 
 /// Which entries of a folder matter; none: all.
 pub(super) type Names = Option<Vec<OsString>>;
@@ -51,8 +55,9 @@ pub(super) struct Changes {
 
 /// The notification thread's end.
 pub(super) struct Pen {
-    pub(super) board: Arc<Board>,
-    pub(super) actor: ActorRef<WatcherMsg>,
+    board: Arc<Board>,
+    actor: ActorRef<WatcherMsg>,
+    rested: Instant,
 }
 
 // === impl Board ===
@@ -149,6 +154,12 @@ fn insert(set: &mut BTreeSet<PathBuf>, path: &Path) {
 
 // === impl Pen ===
 
+impl Pen {
+    pub(super) fn new(board: Arc<Board>, actor: ActorRef<WatcherMsg>) -> Self {
+        Pen { board, actor, rested: Instant::now() }
+    }
+}
+
 impl EventHandler for Pen {
     fn handle_event(&mut self, event: notify::Result<Event>) {
         let mut noted = self.board.lock();
@@ -156,10 +167,16 @@ impl EventHandler for Pen {
         if noted.probe.as_ref().is_some_and(|(_, came)| *came) {
             self.board.probed.notify_all();
         }
-        if matters && !std::mem::replace(&mut noted.told, true) {
-            drop(noted);
+        let tell = matters && !std::mem::replace(&mut noted.told, true);
+        drop(noted);
+        if tell {
             // An actor that died has a successor with an instance of its own.
             drop(self.actor.cast(WatcherMsg::Changed));
+        }
+        // Once for all that is read together.
+        if !matters && self.rested.elapsed() > REST / 2 {
+            std::thread::sleep(REST);
+            self.rested = Instant::now();
         }
     }
 }

@@ -122,7 +122,7 @@ async fn a_storm_makes_one_message() {
     let board = Arc::new(Board::default());
     board.want([(PathBuf::from("/p"), None)].into());
     let (actor, mut heard) = listener::<WatcherMsg>().await;
-    let mut pen = Pen { board: board.clone(), actor };
+    let mut pen = Pen::new(board.clone(), actor);
     for n in 0..100_000 {
         pen.handle_event(Ok(
             Event::new(EventKind::Create(CreateKind::File)).add_path(format!("/p/{n}").into())
