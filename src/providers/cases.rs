@@ -391,7 +391,7 @@ fn a18_a_success_before_a_bad_exit_stays_a_success() {
 }
 
 #[test]
-fn rt02_without_a_terminal_result_nothing_is_a_success() {
+fn rt_02_without_a_terminal_result_nothing_is_a_success() {
     let codex =
         r#"{"type":"item.completed","item":{"type":"agent_message","text":"All done.\nLONGHAUL_DONE"}}"#;
     for code in [0, 1, 3] {
@@ -418,7 +418,7 @@ fn b12_a_result_cut_in_the_middle_is_no_result() {
 }
 
 #[test]
-fn ec013_a_success_with_nothing_there_is_empty() {
+fn ec_013_a_success_with_nothing_there_is_empty() {
     for stdout in [
         &[r#"{"type":"result","subtype":"success","is_error":false,"result":"","num_turns":1}"#][..],
         &[r#"{"type":"result","subtype":"success","is_error":false,"result":"  \n "}"#],
@@ -597,7 +597,7 @@ fn the_last_line_of_a_text_agent_claims() {
 }
 
 #[test]
-fn ep006_what_cannot_start_is_not_runnable() {
+fn ep_006_what_cannot_start_is_not_runnable() {
     let call = Call::of("claude", &[]);
     for failure in [
         StartFailure::NotFound("claude".into()),
