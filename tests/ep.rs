@@ -117,9 +117,9 @@ fn ep_005_low_space_pauses_and_half_as_much_again_resumes() {
 #[test]
 fn ep_005_a_disk_that_fills_during_a_call_loses_nothing() {
     let Some((world, disk)) = on_small_disk(48) else { return };
-    world.config("disk.min_free = \"2MB\"\ndisk.interval = \"100ms\"\n");
+    world.config("disk.min_free = \"2MB\"\ndisk.interval = \"5s\"\n");
     let (filled, go) = (world.flag("filled"), world.flag("go"));
-    // The agent takes all there is, to the last byte, and works on.
+    // The agent takes all there is, to the last byte, between two looks, and works on.
     let fill = "run='cat /dev/zero > ../filler 2>/dev/null; true'";
     let rules = format!("1: {fill} touch={filled} until={go} say=ok\n*: say=ok");
     let mut run = world.start(world.run_script(&rules, "--max-iterations 2"));

@@ -1,11 +1,13 @@
 //! Watches the credential files of a session that is paused because its key was refused: a person who logs in again
 //! need not say so.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::ActorRef;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::context::ProjectCtx;
 use crate::domain::session::Input;
@@ -25,11 +27,11 @@ const FORGET: Duration = Duration::from_secs(3600);
 /// The watch of one session.
 #[derive(Debug, Default)]
 pub struct CredentialWatch {
-    task: Option<JoinHandle<()>>,
+    task: Option<AbortOnDropHandle<()>>,
     tries: u32,
     last: Option<Instant>,
     /// The files as they were when the call had ended that was refused.
-    refused: Option<Stamps>,
+    refused: Option<JoinHandle<Stamps>>,
 }
 
 /// The files of each provider of a chain.
@@ -39,13 +41,13 @@ type Stamps = Vec<Vec<Stamp>>;
 
 impl CredentialWatch {
     /// A call was refused, and has ended: what its CLI writes at its end is no news.
-    pub fn refused(&mut self, ctx: &ProjectCtx) {
+    pub fn refused(&mut self, ctx: &Arc<ProjectCtx>) {
         let chain = ctx.state().session.as_ref().map(|session| session.chain.clone());
         self.refused = chain.map(|chain| stamps(ctx, &chain));
     }
 
     /// Begins or ends watching, as the session's state has it.
-    pub fn follow(&mut self, ctx: &std::sync::Arc<ProjectCtx>, session: &ActorRef<SessionMsg>) {
+    pub fn follow(&mut self, ctx: &Arc<ProjectCtx>, session: &ActorRef<SessionMsg>) {
         let state = ctx.state();
         let waits = state
             .session
@@ -53,10 +55,7 @@ impl CredentialWatch {
             .filter(|s| s.state == Phase::Paused && s.reason == Some(Reason::AuthRequired))
             .map(|s| s.chain.clone());
         match (waits, &self.task) {
-            (None, Some(task)) => {
-                task.abort();
-                self.task = None;
-            }
+            (None, Some(_)) => self.task = None,
             (Some(chain), None) => {
                 if self.last.is_some_and(|last| last.elapsed() > FORGET) {
                     self.tries = 0;
@@ -65,7 +64,8 @@ impl CredentialWatch {
                 self.tries = self.tries.saturating_add(1);
                 self.last = Some(Instant::now());
                 let before = self.refused.take().unwrap_or_else(|| stamps(ctx, &chain));
-                self.task = Some(tokio::spawn(watch(ctx.clone(), chain, before, pause, session.clone())));
+                let watch = watch(ctx.clone(), chain, before, pause, session.clone());
+                self.task = Some(AbortOnDropHandle::new(tokio::spawn(watch)));
             }
             _ => {}
         }
@@ -73,30 +73,34 @@ impl CredentialWatch {
 }
 
 async fn watch(
-    ctx: std::sync::Arc<ProjectCtx>,
+    ctx: Arc<ProjectCtx>,
     chain: Vec<String>,
-    before: Stamps,
+    before: JoinHandle<Stamps>,
     pause: Duration,
     session: ActorRef<SessionMsg>,
 ) {
+    let Ok(before) = before.await else { return };
     // Nothing to look at: keys in the environment do not change while we run.
     if before.iter().all(Vec::is_empty) {
         return;
     }
     tokio::time::sleep(pause).await;
-    while stamps(&ctx, &chain) == before {
+    while stamps(&ctx, &chain).await.is_ok_and(|now| now == before) {
         tokio::time::sleep(LOOK).await;
     }
     // A session that died looks for itself when it is back.
     let _ = session.cast(SessionMsg::Input(Box::new(Input::CredentialChanged)));
 }
 
-/// A few `stat`s.
-fn stamps(ctx: &ProjectCtx, chain: &[String]) -> Stamps {
-    let config = ctx.config();
-    let of = |name: &String| {
-        let definition = ctx.providers.definition(name);
-        definition.map_or_else(Vec::new, |definition| stamp(&definition, &ctx.provider_env(&config, name)))
-    };
-    chain.iter().map(of).collect()
+/// Looks, away from the actor: a home folder may be on a server that does not answer.
+fn stamps(ctx: &Arc<ProjectCtx>, chain: &[String]) -> JoinHandle<Stamps> {
+    let (ctx, chain) = (ctx.clone(), chain.to_vec());
+    spawn_blocking(move || {
+        let config = ctx.config();
+        let of = |name: &String| {
+            let definition = ctx.providers.definition(name)?;
+            Some(stamp(&definition, &ctx.provider_env(&config, name)))
+        };
+        chain.iter().map(|name| of(name).unwrap_or_default()).collect()
+    })
 }

@@ -119,9 +119,11 @@ fn credentials(ctx: &ProjectCtx, config: &Config) -> std::collections::BTreeMap<
         let credential = account::credential(&definition, &ctx.provider_env(config, name));
         let login = definition.login.clone()?;
         let told = match credential {
-            Some(Credential::Variable(name)) => format!("{name} is in use; renew it, or {login}"),
+            Some(Credential::Variable(name)) => format!(
+                "{name} was used, and a new value of it counts from the next `longhaul run` on; {login}"
+            ),
             Some(Credential::File(path)) => {
-                format!("{} is in use; {login}; it goes on by itself when the file changes", path.display())
+                format!("{} was used; {login}; it goes on by itself when that file changes", path.display())
             }
             None => format!("none was found; {login}"),
         };

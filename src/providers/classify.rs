@@ -6,6 +6,7 @@
 //! prompt's echo never get here: decoders do not keep them. Within a step the most specific cause wins
 //! ([`OutcomeKind::rank`]).
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use jiff::{Timestamp, ZonedDateTime};
@@ -32,13 +33,8 @@ pub fn classify(
         Ok(exit) => *exit,
         Err(failure) => return not_started(failure, end.ended_by),
     };
-    // Of a JSON format these are the CLI's own words, wherever they stood; of text they may be anybody's.
-    let [of_stderr, of_stdout] = match transcript.format.has_terminal_event() {
-        true => [usize::MAX; 2],
-        false => [LAST_OF_STDERR, LAST_OF_STDOUT],
-    };
-    let stderr = &passages(&transcript.stderr, of_stderr);
-    let stdout = &passages(&transcript.stdout, of_stdout);
+    // Most calls succeed, and nobody asks what stands in their last lines.
+    let (stderr, stdout) = (&OnceCell::new(), &OnceCell::new());
     let case = Case { definition, transcript, stderr, stdout, exit, ended_by: end.ended_by, changed, now };
     case.success()
         .or_else(|| case.stopped())
@@ -55,8 +51,8 @@ pub fn classify(
 struct Case<'a> {
     definition: &'a Definition,
     transcript: &'a Transcript,
-    stderr: &'a [Passage],
-    stdout: &'a [Passage],
+    stderr: &'a OnceCell<Vec<Passage>>,
+    stdout: &'a OnceCell<Vec<Passage>>,
     exit: Exit,
     ended_by: Option<OurReason>,
     changed: bool,
@@ -99,6 +95,18 @@ const FATAL_SIGNALS: [i32; 11] = [1, 2, 3, 4, 6, 7, 8, 9, 11, 13, 15];
 // === impl Case ===
 
 impl<'a> Case<'a> {
+    // Of a JSON format these are the CLI's own words, wherever they stood; of text they may be anybody's.
+
+    fn stderr(&self) -> &'a [Passage] {
+        let last = if self.transcript.format.has_terminal_event() { usize::MAX } else { LAST_OF_STDERR };
+        self.stderr.get_or_init(|| passages(&self.transcript.stderr, last))
+    }
+
+    fn stdout(&self) -> &'a [Passage] {
+        let last = if self.transcript.format.has_terminal_event() { usize::MAX } else { LAST_OF_STDOUT };
+        self.stdout.get_or_init(|| passages(&self.transcript.stdout, last))
+    }
+
     /// A success that the provider states, with evidence of work.
     fn success(&self) -> Option<Verdict> {
         let transcript = self.transcript;
@@ -219,7 +227,7 @@ impl<'a> Case<'a> {
             OurReason::Stop | OurReason::Cap => return None,
         };
         let explained = self.error_event().or_else(|| match self.definition.exit_code_is_evidence {
-            true => self.lines(Where::Stderr, "stderr", self.stderr),
+            true => self.lines(Where::Stderr, "stderr", self.stderr()),
             // What it prints itself counts at any end.
             false => self.last_lines(),
         });
@@ -276,15 +284,15 @@ impl<'a> Case<'a> {
         // Of a call that somebody cut short its words are not the last ones.
         let words = match kind {
             OutcomeKind::TimedOut => Vec::new(),
-            _ => self.of_lines(Where::Stderr, "stderr", self.stderr),
+            _ => self.of_lines(Where::Stderr, "stderr", self.stderr()),
         };
         self.decide([own].into_iter().chain(words))
     }
 
     /// Known wordings among the last lines that it printed: stderr first.
     fn last_lines(&self) -> Option<Verdict> {
-        self.lines(Where::Stderr, "stderr", self.stderr)
-            .or_else(|| self.lines(Where::Stdout, "stdout", self.stdout))
+        self.lines(Where::Stderr, "stderr", self.stderr())
+            .or_else(|| self.lines(Where::Stdout, "stdout", self.stdout()))
     }
 
     fn lines(&self, place: Where, source: &'static str, passages: &'a [Passage]) -> Option<Verdict> {

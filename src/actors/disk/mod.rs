@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 
 use self::watched::{Registration, Watched};
 use crate::messages::disk::DiskMsg;
@@ -33,6 +34,8 @@ pub struct DiskState {
     watched: Vec<Watched>,
     last_id: u64,
     waiting: Vec<Waiting>,
+    /// The timer for the next look.
+    next: Option<AbortOnDropHandle<Result<(), ractor::MessagingErr<DiskMsg>>>>,
 }
 
 /// Somebody who asked for a look.
@@ -72,11 +75,11 @@ impl Actor for DiskActor {
         match message {
             DiskMsg::Watch { paths, limits, tell } => {
                 state.watch(Registration { paths, limits, tell });
-                state.look(&myself);
+                state.tick(&myself);
             }
             DiskMsg::Limits(limits) => {
                 state.watched.iter_mut().for_each(|watched| watched.registration.limits = limits);
-                state.look(&myself);
+                state.tick(&myself);
             }
             DiskMsg::Look => state.tick(&myself),
             DiskMsg::LookNow(reply) => state.look_now(&myself, reply),
@@ -105,13 +108,14 @@ impl DiskState {
         self.watched.push(Watched::new(self.last_id, registration));
     }
 
-    /// The timer: look, and again after the shortest interval that was asked for.
+    /// Looks, and again after the shortest interval that is asked for now.
     fn tick(&mut self, myself: &ActorRef<DiskMsg>) {
         let now = Instant::now();
         self.watched.retain_mut(|watched| watched.is_wanted(now));
         self.look(myself);
         let interval = self.watched.iter().map(|watched| watched.registration.limits.interval).min();
-        myself.send_after(interval.unwrap_or(IDLE), || DiskMsg::Look);
+        let next = myself.send_after(interval.unwrap_or(IDLE), || DiskMsg::Look);
+        self.next = Some(AbortOnDropHandle::new(next));
     }
 
     fn look(&mut self, myself: &ActorRef<DiskMsg>) {

@@ -174,6 +174,19 @@ async fn bytes_run_out_and_come_back() {
     assert_eq!(room(bench.look().await.pop().unwrap()), 4 << 20);
 }
 
+#[tokio::test(start_paused = true)]
+async fn it_looks_as_often_as_is_asked_for_from_the_start() {
+    let Some(tmpfs) = Tmpfs::new("size=4m") else { return };
+    let interval = Duration::from_millis(100);
+    let limits = DiskLimits { min_free: 2 << 20, interval, ..LIMITS };
+    let mut bench = Bench::new(tmpfs.0.path(), limits).await;
+    assert_ne!(room(bench.told().await), 0);
+    fs::write(tmpfs.0.path().join("a"), vec![0; 3 << 20]).unwrap();
+    let filled = Instant::now();
+    limit(bench.told().await);
+    assert!(filled.elapsed() <= interval + Duration::from_millis(2), "{:?}", filled.elapsed());
+}
+
 #[tokio::test]
 async fn inodes_run_out_while_there_is_space() {
     let Some(tmpfs) = Tmpfs::new("size=1m,nr_inodes=20") else { return };

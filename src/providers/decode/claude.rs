@@ -14,13 +14,10 @@ use serde::Deserialize;
 
 use super::body::body_in;
 use super::json::{Cursor, Raw, field, is_true, pick, read, start, string, word};
-use super::streams::Streams;
-use super::{
-    Decoder, DecoderOptions, ErrorEvent, Fact, LimitNotice, Pending, SAID_MAX, Terminal, Transcript,
-};
+use super::streams::{JsonLines, Streams};
+use super::{DecoderOptions, ErrorEvent, Fact, LimitNotice, Pending, SAID_MAX, Terminal, Transcript};
 use crate::domain::outcome::Usage;
 use crate::domain::reset_time;
-use crate::providers::call::{CallEnd, Stream};
 use crate::providers::definition::OutputFormat;
 
 /// Decodes [`OutputFormat::ClaudeStreamJson`].
@@ -408,24 +405,17 @@ impl Claude {
     }
 }
 
-impl Decoder for Claude {
-    fn line(&mut self, stream: Stream, line: &[u8], truncated: bool) {
-        let event = self.streams.sort(&mut self.transcript, stream, line, truncated);
-        if let Some(event) = event
-            && !self.stdout(event)
-        {
-            self.streams.no_event(&mut self.transcript, event);
-        }
+impl JsonLines for Claude {
+    fn parts(&mut self) -> (&mut Streams, &mut Transcript, &mut Pending) {
+        (&mut self.streams, &mut self.transcript, &mut self.pending)
     }
 
-    fn facts(&mut self) -> Vec<Fact> {
-        self.pending.take()
+    fn read(&mut self, line: &[u8]) -> Option<()> {
+        self.stdout(line).then_some(())
     }
 
-    fn finish(self: Box<Self>, _end: &CallEnd) -> Transcript {
-        let mut transcript = self.transcript;
-        self.streams.into(&mut transcript);
-        transcript
+    fn close(self) -> (Streams, Transcript) {
+        (self.streams, self.transcript)
     }
 }
 

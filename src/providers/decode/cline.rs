@@ -11,9 +11,8 @@ use serde::Deserialize;
 
 use super::body::error_of;
 use super::json::{field, pick, read, start, string, word};
-use super::streams::Streams;
-use super::{Decoder, ErrorEvent, Fact, Pending, SAID_MAX, Terminal, Transcript};
-use crate::providers::call::{CallEnd, Stream};
+use super::streams::{JsonLines, Streams};
+use super::{ErrorEvent, Fact, Pending, SAID_MAX, Terminal, Transcript};
 use crate::providers::definition::OutputFormat;
 
 /// Decodes [`OutputFormat::ClineJson`].
@@ -119,23 +118,16 @@ impl Cline {
     }
 }
 
-impl Decoder for Cline {
-    fn line(&mut self, stream: Stream, line: &[u8], truncated: bool) {
-        let event = self.streams.sort(&mut self.transcript, stream, line, truncated);
-        if let Some(event) = event
-            && self.event(event).is_none()
-        {
-            self.streams.no_event(&mut self.transcript, event);
-        }
+impl JsonLines for Cline {
+    fn parts(&mut self) -> (&mut Streams, &mut Transcript, &mut Pending) {
+        (&mut self.streams, &mut self.transcript, &mut self.pending)
     }
 
-    fn facts(&mut self) -> Vec<Fact> {
-        self.pending.take()
+    fn read(&mut self, line: &[u8]) -> Option<()> {
+        self.event(line)
     }
 
-    fn finish(self: Box<Self>, _end: &CallEnd) -> Transcript {
-        let mut transcript = self.transcript;
-        self.streams.into(&mut transcript);
-        transcript
+    fn close(self) -> (Streams, Transcript) {
+        (self.streams, self.transcript)
     }
 }

@@ -11,10 +11,9 @@ use serde::Deserialize;
 
 use super::body::error_of;
 use super::json::{Cursor, Raw, field, pick, read, start, string, word};
-use super::streams::Streams;
+use super::streams::{JsonLines, Streams};
 use super::tail::cut;
-use super::{Decoder, ErrorEvent, Fact, Pending, SAID_MAX, Terminal, Transcript};
-use crate::providers::call::{CallEnd, Stream};
+use super::{ErrorEvent, Fact, Pending, SAID_MAX, Terminal, Transcript};
 use crate::providers::definition::OutputFormat;
 
 /// Decodes [`OutputFormat::CodexJsonl`].
@@ -170,28 +169,22 @@ impl Codex {
     }
 }
 
-impl Decoder for Codex {
-    fn line(&mut self, stream: Stream, line: &[u8], truncated: bool) {
-        let event = self.streams.sort(&mut self.transcript, stream, line, truncated);
-        if let Some(event) = event
-            && self.event(event).is_none()
-        {
-            self.streams.no_event(&mut self.transcript, event);
-        }
+impl JsonLines for Codex {
+    fn parts(&mut self) -> (&mut Streams, &mut Transcript, &mut Pending) {
+        (&mut self.streams, &mut self.transcript, &mut self.pending)
     }
 
-    fn facts(&mut self) -> Vec<Fact> {
-        self.pending.take()
+    fn read(&mut self, line: &[u8]) -> Option<()> {
+        self.event(line)
     }
 
-    fn finish(self: Box<Self>, _end: &CallEnd) -> Transcript {
+    fn close(self) -> (Streams, Transcript) {
         let mut transcript = self.transcript;
         if let Some(answer) = string(Some(&self.answer)) {
             transcript.set_answer(&answer);
         }
         transcript.tools_used = self.tools[BEGUN].max(self.tools[ENDED]);
-        self.streams.into(&mut transcript);
-        transcript
+        (self.streams, transcript)
     }
 }
 

@@ -12,11 +12,10 @@ use serde::Deserialize;
 
 use super::body::{error_in, error_of};
 use super::json::{Raw, field, pick, read, start, string, word};
-use super::streams::Streams;
+use super::streams::{JsonLines, Streams};
 use super::tail::{clean, cut};
 use super::transcript::ANSWER_MAX;
-use super::{Decoder, ErrorEvent, Fact, Pending, SAID_MAX, Terminal, Transcript};
-use crate::providers::call::{CallEnd, Stream};
+use super::{ErrorEvent, Fact, Pending, SAID_MAX, Terminal, Transcript};
 use crate::providers::definition::OutputFormat;
 
 /// Decodes [`OutputFormat::GeminiStreamJson`].
@@ -149,27 +148,22 @@ impl Gemini {
     }
 }
 
-impl Decoder for Gemini {
-    fn line(&mut self, stream: Stream, line: &[u8], truncated: bool) {
-        if stream == Stream::Stderr {
-            self.retry(line);
-        }
-        let event = self.streams.sort(&mut self.transcript, stream, line, truncated);
-        if let Some(event) = event
-            && self.event(event).is_none()
-        {
-            self.streams.no_event(&mut self.transcript, event);
-        }
+impl JsonLines for Gemini {
+    fn parts(&mut self) -> (&mut Streams, &mut Transcript, &mut Pending) {
+        (&mut self.streams, &mut self.transcript, &mut self.pending)
     }
 
-    fn facts(&mut self) -> Vec<Fact> {
-        self.pending.take()
+    fn read(&mut self, line: &[u8]) -> Option<()> {
+        self.event(line)
     }
 
-    fn finish(self: Box<Self>, _end: &CallEnd) -> Transcript {
+    fn told(&mut self, line: &[u8]) {
+        self.retry(line);
+    }
+
+    fn close(self) -> (Streams, Transcript) {
         let mut transcript = self.transcript;
         transcript.set_answer(&self.answer);
-        self.streams.into(&mut transcript);
-        transcript
+        (self.streams, transcript)
     }
 }

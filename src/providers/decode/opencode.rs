@@ -10,9 +10,8 @@ use serde::Deserialize;
 
 use super::body::error_of;
 use super::json::{Raw, field, is_true, pick, read, start, string, word};
-use super::streams::Streams;
-use super::{Decoder, ErrorEvent, Fact, Pending, SAID_MAX, Terminal, Transcript};
-use crate::providers::call::{CallEnd, Stream};
+use super::streams::{JsonLines, Streams};
+use super::{ErrorEvent, Fact, Pending, SAID_MAX, Terminal, Transcript};
 use crate::providers::definition::OutputFormat;
 
 /// Decodes [`OutputFormat::OpencodeJson`].
@@ -158,21 +157,16 @@ impl Opencode {
     }
 }
 
-impl Decoder for Opencode {
-    fn line(&mut self, stream: Stream, line: &[u8], truncated: bool) {
-        let event = self.streams.sort(&mut self.transcript, stream, line, truncated);
-        if let Some(event) = event
-            && self.event(event).is_none()
-        {
-            self.streams.no_event(&mut self.transcript, event);
-        }
+impl JsonLines for Opencode {
+    fn parts(&mut self) -> (&mut Streams, &mut Transcript, &mut Pending) {
+        (&mut self.streams, &mut self.transcript, &mut self.pending)
     }
 
-    fn facts(&mut self) -> Vec<Fact> {
-        self.pending.take()
+    fn read(&mut self, line: &[u8]) -> Option<()> {
+        self.event(line)
     }
 
-    fn finish(self: Box<Self>, _end: &CallEnd) -> Transcript {
+    fn close(self) -> (Streams, Transcript) {
         let mut transcript = self.transcript;
         if let Some(answer) = string(Some(&self.answer)) {
             transcript.set_answer(&answer);
@@ -180,7 +174,6 @@ impl Decoder for Opencode {
         if transcript.terminal.is_none() && transcript.pending_error.is_none() {
             transcript.pending_error = self.overflow.map(ErrorEvent::retrying);
         }
-        self.streams.into(&mut transcript);
-        transcript
+        (self.streams, transcript)
     }
 }

@@ -2,10 +2,51 @@
 
 use memchr::memmem;
 
-use super::Transcript;
 use super::json::{Cursor, field, word};
 use super::tail::Tail;
-use crate::providers::call::Stream;
+use super::{Decoder, Fact, Pending, Transcript};
+use crate::providers::call::{CallEnd, Stream};
+
+/// A format of JSON lines: what all have, and what is special to each.
+pub(super) trait JsonLines: Send + Sized {
+    /// What all have.
+    fn parts(&mut self) -> (&mut Streams, &mut Transcript, &mut Pending);
+
+    /// Takes a line of stdout; `None`: it is no event of this format.
+    fn read(&mut self, line: &[u8]) -> Option<()>;
+
+    /// Sees a line of stderr.
+    fn told(&mut self, _line: &[u8]) {}
+
+    /// Puts in what is known only at the end.
+    fn close(self) -> (Streams, Transcript);
+}
+
+impl<F: JsonLines> Decoder for F {
+    fn line(&mut self, stream: Stream, line: &[u8], truncated: bool) {
+        if stream == Stream::Stderr {
+            self.told(line);
+        }
+        let (streams, transcript, _) = self.parts();
+        if let Some(event) = streams.sort(transcript, stream, line, truncated)
+            && self.read(event).is_none()
+        {
+            let (streams, transcript, _) = self.parts();
+            streams.no_event(transcript, event);
+        }
+    }
+
+    fn facts(&mut self) -> Vec<Fact> {
+        self.parts().2.take()
+    }
+
+    fn finish(self: Box<Self>, _: &CallEnd) -> Transcript {
+        let (streams, mut transcript) = self.close();
+        transcript.stdout = streams.stray.into_lines();
+        transcript.stderr = streams.stderr.into_lines();
+        transcript
+    }
+}
 
 /// Lines that are no events.
 #[derive(Debug)]
@@ -31,7 +72,7 @@ impl Streams {
     }
 
     /// Counts a line and gives it back when it may be an event.
-    pub(super) fn sort<'a>(
+    fn sort<'a>(
         &mut self,
         transcript: &mut Transcript,
         stream: Stream,
@@ -60,17 +101,11 @@ impl Streams {
     }
 
     /// A line of stdout turned out to be no event.
-    pub(super) fn no_event(&mut self, transcript: &mut Transcript, line: &[u8]) {
+    fn no_event(&mut self, transcript: &mut Transcript, line: &[u8]) {
         transcript.counts.not_json += 1;
         // An event that was cut in the middle may quote anything.
         if word(field(line, b"type")).is_empty() || Cursor::new(line).skip().is_some() {
             self.stray.push(line);
         }
-    }
-
-    /// The end.
-    pub(super) fn into(self, transcript: &mut Transcript) {
-        transcript.stdout = self.stray.into_lines();
-        transcript.stderr = self.stderr.into_lines();
     }
 }

@@ -1,5 +1,7 @@
 //! A disk so small that it can be filled.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -39,8 +41,20 @@ impl SmallDisk {
     /// Writes a file that leaves `free` bytes, and gives its path.
     pub fn fill_to(&self, free: u64) -> PathBuf {
         let ballast = self.folder.join("filler");
-        let size = self.free().saturating_sub(free) + std::fs::metadata(&ballast).map_or(0, |m| m.len());
-        std::fs::write(&ballast, vec![0u8; usize::try_from(size).expect("a small disk")]).expect("it fits");
+        let mut file = File::options().create(true).append(true).open(&ballast).expect("a file to fill it");
+        let length = file.metadata().expect("an open file has figures").len();
+        match self.free().checked_sub(free) {
+            Some(more) => {
+                let zeros = vec![0u8; usize::try_from(more).expect("a small disk")];
+                match file.write_all(&zeros) {
+                    // Others have written meanwhile: it is as full as can be.
+                    Err(error) if error.kind() == std::io::ErrorKind::StorageFull => {}
+                    done => done.expect("a file to fill it"),
+                }
+            }
+            // Never empty in between: whoever looks at the disk would see room.
+            None => file.set_len(length.saturating_sub(free - self.free())).expect("it may be cut"),
+        }
         ballast
     }
 
