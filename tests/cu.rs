@@ -54,8 +54,9 @@ fn cu_003_two_pauses_in_one_moment_are_one_pause() {
     let by_command = world.start(["pause"]);
     fs::write(world.state().join("PAUSE"), "by file").unwrap();
     by_command.wait().ok();
-    world.raise("go");
     run.event("session_paused");
+    world.raise("go");
+    run.event("iteration_finished");
     assert_eq!(world.status()["session"]["state"], "paused");
     world.run(["resume"]).ok();
     let ended = run.wait().ok();
@@ -73,8 +74,10 @@ fn cu_004_pause_wins_over_a_queued_message() {
     world.agent_reaches("the first call", |log| log.calls.len() == 1);
     world.run(["say", "please mark-1"]).ok();
     world.run(["pause"]).ok();
-    world.raise("go");
+    // The call ends once the pause has been seen: until then the next one may begin.
     run.event("session_paused");
+    world.raise("go");
+    run.event("iteration_finished");
     let status = world.status();
     assert_eq!(status["session"]["state"], "paused");
     assert_eq!(status["inbox"]["queued"], 1, "the message waits");

@@ -13,7 +13,9 @@ use tokio::sync::{Semaphore, watch};
 use super::journal::Shower;
 use super::prompting::SpecCache;
 use crate::clock::Clock;
-use crate::config::{Config, Environment, Files, Loaded, Origin, Override, ProjectPaths, Settings, Sources};
+use crate::config::{
+    Config, ConfigError, Environment, Files, Loaded, Origin, Override, ProjectPaths, Settings, Sources,
+};
 use crate::domain::backoff::Intensity;
 use crate::domain::event::{Body, Draft};
 use crate::domain::ids::{EventId, IdSource};
@@ -23,6 +25,7 @@ use crate::domain::state::State;
 use crate::domain::status::Facts;
 use crate::intake::file_system::{FileSystem, file_system};
 use crate::intake::signal_files::resume_path;
+use crate::intake::stamp::Stamp;
 use crate::messages::Slot;
 use crate::messages::accounts::AccountsMsg;
 use crate::messages::disk::{DiskLimits, DiskMsg};
@@ -141,6 +144,8 @@ pub struct ProjectCtx {
     pub spec: Mutex<SpecCache>,
     /// See [`ProjectCtx::is_local`].
     pub local: OnceLock<bool>,
+    /// The settings files as last read.
+    pub settings_read: Mutex<SettingsStamps>,
     /// What a first look at the project shows.
     pub facts: Mutex<Vec<String>>,
     /// It was said that git is not used.
@@ -148,6 +153,9 @@ pub struct ProjectCtx {
     /// The last `spec_truncated` that was said: once for the same sizes.
     pub truncation_said: Mutex<Option<SpecWarning>>,
 }
+
+/// How the settings files stand: the user's and the project's.
+pub type SettingsStamps = [Option<Stamp>; 2];
 
 /// What a project is made from.
 #[derive(Debug)]
@@ -254,6 +262,7 @@ impl ProjectCtx {
             interrupts: AtomicU32::new(0),
             spec: Mutex::default(),
             local: OnceLock::new(),
+            settings_read: Mutex::default(),
             facts: Mutex::default(),
             git_said: AtomicBool::new(false),
             truncation_said: Mutex::default(),
@@ -389,6 +398,26 @@ impl ProjectCtx {
     /// The project is on a file system of this host: a look at a file does not wait for others.
     pub fn is_local(&self) -> bool {
         *self.local.get_or_init(|| matches!(file_system(&self.paths.root), Ok(FileSystem::Local)))
+    }
+
+    /// The settings files as they stand now: the user's and the project's.
+    pub fn settings_stamps(&self) -> SettingsStamps {
+        [&self.sources.user, &self.sources.project].map(|file| file.as_deref().and_then(Stamp::of_path))
+    }
+
+    /// Reads the settings files. Blocks.
+    ///
+    /// # Errors
+    /// One of them cannot be read.
+    pub fn read_settings(&self) -> Result<Files, ConfigError> {
+        // Before they are read: what is written meanwhile is read again.
+        *self.settings_read.lock().unwrap_or_else(PoisonError::into_inner) = self.settings_stamps();
+        self.sources.read()
+    }
+
+    /// The settings files are others than those that were last read. Blocks.
+    pub fn settings_changed(&self) -> bool {
+        self.settings_stamps() != *self.settings_read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What a first look at the project shows.

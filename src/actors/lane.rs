@@ -91,6 +91,15 @@ impl std::fmt::Debug for Prompted {
     }
 }
 
+/// What a call may have left beside its answer.
+#[derive(Debug, Default)]
+struct Left {
+    /// The text of the file that claims completion.
+    claim: Option<String>,
+    /// A person, or the call, has changed the settings.
+    settings_changed: bool,
+}
+
 /// The tree after a call, and the claim that was left in a file.
 #[derive(Debug)]
 pub struct Looked {
@@ -98,6 +107,17 @@ pub struct Looked {
     tree: TreeNow,
     /// The text of `claims/done`.
     claim: Option<String>,
+}
+
+// === impl Left ===
+
+impl Left {
+    fn look(ctx: &ProjectCtx) -> Self {
+        Left {
+            claim: prompting::read_claim(&ctx.paths.claims.join("done")),
+            settings_changed: ctx.settings_changed(),
+        }
+    }
 }
 
 // === impl LaneActor ===
@@ -328,22 +348,25 @@ impl Lane {
         call.provider = None;
         let (ctx, myself) = (self.ctx.clone(), myself.clone());
         tokio::spawn(async move {
-            let claim = {
-                let file = ctx.paths.claims.join("done");
-                let local = ctx.is_local();
-                async move {
-                    match local {
-                        // Most often there is none, which takes microseconds to find out.
-                        true => prompting::read_claim(&file),
-                        false => {
-                            let read = tokio::task::spawn_blocking(move || prompting::read_claim(&file));
-                            read.await.unwrap_or_default()
-                        }
+            let left = async {
+                match ctx.is_local() {
+                    // Most often there is nothing, which takes microseconds to find out.
+                    true => Left::look(&ctx),
+                    false => {
+                        let ctx = ctx.clone();
+                        tokio::task::spawn_blocking(move || Left::look(&ctx)).await.unwrap_or_default()
                     }
                 }
             };
             let tree = ctx.slots.repo.call("the repository", LOOK_LIMIT, RepoMsg::Snapshot);
-            let (claim, tree) = tokio::join!(claim, tree);
+            let (Left { claim, settings_changed }, tree) = tokio::join!(left, tree);
+            if settings_changed {
+                let reader = ctx.clone();
+                if let Ok(files) = tokio::task::spawn_blocking(move || reader.read_settings()).await {
+                    // Before the attempt's end, so that they are in force at the next iteration.
+                    ctx.slots.session.cast(SessionMsg::Reread(Box::new(files)));
+                }
+            }
             let tree = tree.unwrap_or(TreeNow { tree: None, git: false });
             // A lane that died meanwhile has closed the attempt as lost.
             let _ = myself.cast(LaneMsg::Looked(Box::new(Looked { report, tree, claim })));

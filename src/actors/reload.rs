@@ -39,9 +39,9 @@ impl Reload {
             self.again = true;
             return;
         }
-        let (sources, session) = (ctx.sources.clone(), session.clone());
+        let (ctx, session) = (ctx.clone(), session.clone());
         tokio::task::spawn_blocking(move || {
-            let files = sources.read();
+            let files = ctx.read_settings();
             // A session that died reads them when it is back.
             let _ = session.cast(SessionMsg::Reread(Box::new(files)));
         });

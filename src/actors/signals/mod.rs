@@ -11,7 +11,6 @@ mod poll;
 mod tests;
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -23,12 +22,11 @@ use tokio::time::Instant;
 use self::mail::Mail;
 use self::poll::{POLLED, Poller};
 use super::blocking::away;
-use super::context::ProjectCtx;
+use super::context::{ProjectCtx, SettingsStamps};
 use super::note;
 use crate::domain::event::Body;
 use crate::domain::session::{Input, Signals};
 use crate::intake::signal_files::{Sighting, remove, resume_path};
-use crate::intake::stamp::Stamp;
 use crate::messages::session::SessionMsg;
 use crate::messages::signals::{Notices, SignalsMsg};
 
@@ -60,7 +58,7 @@ pub struct SignalsState {
     /// Nothing was told yet: until when that may wait.
     opening: Option<Instant>,
     /// The settings files as last seen: the user's and the project's.
-    settings: Option<[Option<Stamp>; 2]>,
+    settings: Option<SettingsStamps>,
     /// A look is under way.
     looking: bool,
     /// What the next one is to do.
@@ -95,7 +93,7 @@ struct Asked {
 #[derive(Debug)]
 pub struct Found {
     sighting: io::Result<Sighting>,
-    settings: [Option<Stamp>; 2],
+    settings: SettingsStamps,
     /// What had been asked for, and is done.
     done: Asked,
 }
@@ -354,8 +352,6 @@ impl Found {
                 tracing::warn!(%error, path = %path.display(), "cannot remove a signal file that was obeyed");
             }
         }
-        let stamp = |file: &Option<PathBuf>| file.as_deref().and_then(Stamp::of_path);
-        let settings = [stamp(&ctx.sources.user), stamp(&ctx.sources.project)];
-        Found { sighting: Sighting::look(paths), settings, done: asked }
+        Found { sighting: Sighting::look(paths), settings: ctx.settings_stamps(), done: asked }
     }
 }
