@@ -9,6 +9,7 @@ pub mod clock;
 pub mod config;
 pub mod domain;
 pub mod git;
+mod http;
 pub mod intake;
 pub mod messages;
 pub mod process;

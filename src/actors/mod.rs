@@ -31,6 +31,7 @@ pub mod preflight;
 pub mod project;
 pub mod prompting;
 pub mod provider;
+pub mod reach;
 pub mod rehearsal;
 pub mod reload;
 pub mod repo;

@@ -14,12 +14,14 @@ use tokio_util::task::AbortOnDropHandle;
 use super::context::ProjectCtx;
 use super::credential::CredentialWatch;
 use super::lane::{LaneActor, LaneArgs};
+use super::reach::reach;
 use super::supervision::{ChildSpec, Children, Fallen, Strategy};
 use super::survey::{self, Survey};
 use crate::domain::accounts::Admission;
 use crate::domain::event::{Body, Draft};
 use crate::domain::ids::{IdSource, LaneId};
 use crate::domain::outcome::Outcome;
+use crate::domain::reach::{Reach, Reached};
 use crate::domain::session::{Action, Input, Machine, Signals};
 use crate::domain::state::Account;
 use crate::messages::Slot;
@@ -95,6 +97,7 @@ struct Question {
     chain: Vec<String>,
     active: usize,
     known: BTreeMap<String, Account>,
+    lost: bool,
 }
 
 // === impl SessionActor ===
@@ -306,8 +309,8 @@ impl SessionState {
                 let chain = self.machine.as_ref().and_then(Machine::session).map(|s| s.chain.clone());
                 self.lane.cast(LaneMsg::Prepare { chain: chain.unwrap_or_default() });
             }
-            Action::Admit { ask, chain, active, known } => {
-                let question = Question { ask, chain, active, known };
+            Action::Admit { ask, chain, active, known, lost } => {
+                let question = Question { ask, chain, active, known, lost };
                 tokio::spawn(admit_and_tell(self.ctx.clone(), question, myself.clone()));
             }
             Action::Learned { account, lesson } => {
@@ -450,9 +453,13 @@ async fn commit_and_tell(
 }
 
 async fn admit_and_tell(ctx: Arc<ProjectCtx>, question: Question, session: ActorRef<SessionMsg>) {
-    let Question { ask, chain, active, known } = question;
-    let make =
-        |reply| AccountsMsg::Admit(Admit { chain: chain.clone(), active, known: known.clone(), reply });
+    let Question { ask, chain, active, known, lost } = question;
+    let Reached { unreachable, news: silent } =
+        reach(&ctx, Reach { chain: &chain, active, known: &known, lost }).await;
+    let make = |reply| {
+        let (chain, known, unreachable) = (chain.clone(), known.clone(), unreachable.clone());
+        AccountsMsg::Admit(Admit { chain, active, known, unreachable, reply })
+    };
     // The disk is looked at before every iteration; what it finds reaches the session before the admission does.
     let disk = ctx.slots.disk.call("disk", ANSWER, DiskMsg::LookNow);
     let (_, answer) = tokio::join!(disk, ctx.slots.accounts.call("accounts", ANSWER, make));
@@ -461,7 +468,8 @@ async fn admit_and_tell(ctx: Arc<ProjectCtx>, question: Question, session: Actor
         let account = chain.get(active).cloned().unwrap_or_default();
         Admitted { admission: Admission::Wait { until: ctx.now(), account }, news: Vec::new() }
     };
-    let Admitted { admission, news } = answer.unwrap_or_else(|_| again());
+    let Admitted { admission, mut news } = answer.unwrap_or_else(|_| again());
+    news.extend(silent);
     // A session that died asks again.
     let _ = session.cast(SessionMsg::Input(Box::new(Input::Admitted { ask, admission, news })));
 }

@@ -61,20 +61,23 @@ pub struct Outage {
 /// `active` stays in use while it can be: an account before it in the chain is taken again only when it was out
 /// with a stated end that has passed. An account that was never out is passed over by a fail-over after failures,
 /// and stays passed over. An account that was out is called by one session at a time until it works: `tried` are
-/// those that another one is calling for that now.
+/// those that another one is calling for that now. `unreachable` are not called as long as there is another one.
 pub fn admit(
     accounts: &BTreeMap<String, Account>,
     tried: &BTreeSet<String>,
+    unreachable: &BTreeSet<String>,
     chain: &[String],
     active: usize,
     now: Timestamp,
 ) -> Admission {
     let usable = |name: &String| !tried.contains(name) && accounts.get(name).is_none_or(|a| a.is_usable(now));
-    let back = chain.iter().take(active).position(|name| accounts.contains_key(name) && usable(name));
-    let found = back
-        .or_else(|| Some(active + chain.iter().skip(active).position(usable)?))
-        .or_else(|| chain.iter().position(usable));
-    if let Some(at) = found {
+    let first = |usable: &dyn Fn(&String) -> bool| {
+        let back = chain.iter().take(active).position(|name| accounts.contains_key(name) && usable(name));
+        back.or_else(|| Some(active + chain.iter().skip(active).position(usable)?))
+            .or_else(|| chain.iter().position(usable))
+    };
+    let reachable = |name: &String| !unreachable.contains(name) && usable(name);
+    if let Some(at) = first(&reachable).or_else(|| first(&usable)) {
         let was_out = chain.get(at).and_then(|name| accounts.get(name)).is_some_and(|a| a.out);
         return if was_out { Admission::Probe(at) } else { Admission::Granted(at) };
     }
@@ -107,7 +110,7 @@ mod tests {
         let chain: Vec<String> = ["a", "b", "c"].map(String::from).to_vec();
         let accounts = accounts.iter().map(|(n, a)| ((*n).to_owned(), a.clone())).collect();
         let tried = tried.iter().map(|name| (*name).to_owned()).collect();
-        admit(&accounts, &tried, &chain, active, at(now))
+        admit(&accounts, &tried, &BTreeSet::new(), &chain, active, at(now))
     }
 
     #[test]
@@ -124,6 +127,19 @@ mod tests {
         assert_eq!(ask(&all, 0, 0), Admission::Wait { until: at(20), account: "c".into() });
         let none = [("a", out(None)), ("b", out(None)), ("c", out(None))];
         assert_eq!(ask(&none, 0, 0), Admission::Out { why: "rate_limited".into() });
+    }
+
+    #[test]
+    fn who_cannot_be_reached_is_the_last_choice() {
+        let chain = ["a".to_owned(), "b".to_owned()];
+        let ask = |unreachable: &[&str], accounts: &[(&str, Account)]| {
+            let unreachable = unreachable.iter().map(|name| (*name).to_owned()).collect();
+            let accounts = accounts.iter().map(|(n, a)| ((*n).to_owned(), a.clone())).collect();
+            admit(&accounts, &BTreeSet::new(), &unreachable, &chain, 0, at(5))
+        };
+        assert_eq!(ask(&["a"], &[]), Admission::Granted(1));
+        assert_eq!(ask(&["a", "b"], &[]), Admission::Granted(0), "rather than nobody");
+        assert_eq!(ask(&["a"], &[("b", out(Some(10)))]), Admission::Granted(0));
     }
 
     #[test]

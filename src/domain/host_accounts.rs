@@ -78,6 +78,8 @@ pub struct Question<'a> {
     pub known: &'a BTreeMap<String, Account>,
     /// The accounts behind the providers; what is not in it is the project's alone.
     pub ids: &'a BTreeMap<String, String>,
+    /// Those whose servers do not answer, by provider.
+    pub unreachable: &'a BTreeSet<String>,
 }
 
 /// The answer.
@@ -96,7 +98,7 @@ pub struct Answer {
 impl HostAccounts {
     /// May this session begin a call? `changes` must be written in the transaction in which `self` was read.
     pub fn admit(&self, question: Question<'_>, me: &Holder, now: Timestamp) -> Answer {
-        let Question { chain, active, known, ids } = question;
+        let Question { chain, active, known, ids, unreachable } = question;
         let mut accounts = known.clone();
         let (mut tried, mut news) = (BTreeSet::new(), Vec::new());
         for name in chain {
@@ -117,7 +119,7 @@ impl HostAccounts {
                 tried.insert(name.clone());
             }
         }
-        let admission = admit(&accounts, &tried, chain, active, now);
+        let admission = admit(&accounts, &tried, unreachable, chain, active, now);
         let probed = match &admission {
             Admission::Probe(at) => chain.get(*at).and_then(|name| ids.get(name)),
             _ => None,
@@ -260,7 +262,9 @@ mod tests {
             let chain = ["claude".to_owned()];
             let known = known.map(|account| ("claude".to_owned(), account)).into_iter().collect();
             let ids = [("claude".to_owned(), ID.to_owned())].into();
-            let question = Question { chain: &chain, active: 0, known: &known, ids: &ids };
+            let unreachable = BTreeSet::new();
+            let question =
+                Question { chain: &chain, active: 0, known: &known, ids: &ids, unreachable: &unreachable };
             let answer = self.0.admit(question, &session(pid), at(now));
             self.write(answer.changes.clone());
             answer

@@ -14,6 +14,7 @@ pub mod money;
 pub mod outcome;
 pub mod plain_text;
 pub mod prompt;
+pub mod reach;
 pub mod reset_time;
 pub mod session;
 pub mod signal_file;

@@ -1,6 +1,6 @@
 //! Accounts: limits, cool-downs and fail-over order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ractor::RpcReplyPort;
 
@@ -42,6 +42,8 @@ pub struct Admit {
     pub active: usize,
     /// What the session knows, what is still to be committed included.
     pub known: BTreeMap<String, Account>,
+    /// Those whose servers do not answer: called only where there is no other.
+    pub unreachable: BTreeSet<String>,
     /// The answer.
     pub reply: RpcReplyPort<Admitted>,
 }

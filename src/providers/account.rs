@@ -82,7 +82,7 @@ pub fn may_have(definition: &Definition) -> bool {
 }
 
 /// The variables of these names that its agents will have, with a value.
-fn named<'a>(
+pub(super) fn named<'a>(
     definition: &'a Definition,
     env: &'a BTreeMap<OsString, OsString>,
     names: &[NamePattern],

@@ -11,6 +11,7 @@ use regex_syntax::ParserBuilder;
 use serde::Deserialize;
 
 use super::pricing::PriceList;
+use super::server::Server;
 use crate::domain::outcome::{AccountScope, Outcome, Usage};
 
 /// One way to call an agent.
@@ -53,6 +54,10 @@ pub struct Definition {
     pub rules: Vec<Arc<Rule>>,
     /// Providers whose rules hold here, too: a text agent mostly passes on what one of them said.
     pub rules_from: Vec<String>,
+    /// The server that its calls go to.
+    pub server: Option<Server>,
+    /// The same, where calls are allowed by a login, not by a key.
+    pub server_by_login: Option<Server>,
     /// List prices by model, for providers that tell no cost.
     pub prices: BTreeMap<String, Price>,
     /// List prices of all models, for those that `prices` does not name.

@@ -26,4 +26,5 @@ pub mod registry;
 pub mod rehearsal;
 pub mod resolve;
 mod said;
+pub mod server;
 pub mod status;

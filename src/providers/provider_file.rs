@@ -14,6 +14,7 @@ use super::definition::{
     Arg, Definition, EnvRules, Flags, Limits, NamePattern, OutcomeKind, OutputFormat, Place, Price, PromptBy,
     Rule, VersionProbe,
 };
+use super::server::Server;
 
 /// Why a provider file cannot be used; reads after "failed to load a provider: ".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -68,6 +69,8 @@ struct Keys {
     #[serde(default)]
     rules: Vec<Rule>,
     rules_from: Option<Vec<String>>,
+    server: Option<Server>,
+    server_by_login: Option<Server>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -191,6 +194,8 @@ impl Layer {
             prices: merged(low.prices, top.prices),
             rules,
             rules_from: top.rules_from.or(low.rules_from),
+            server: top.server.or(low.server),
+            server_by_login: top.server_by_login.or(low.server_by_login),
         };
         Layer { file: self.file, text: self.text, keys }
     }
@@ -273,6 +278,8 @@ impl Layer {
                 .collect(),
             rules: keys.rules.into_iter().map(Arc::new).collect(),
             rules_from: keys.rules_from.unwrap_or_default(),
+            server: keys.server,
+            server_by_login: keys.server_by_login,
             prices: keys.prices,
             price_list: Arc::default(),
             limits: Limits {

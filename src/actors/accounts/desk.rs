@@ -106,9 +106,10 @@ impl Desk {
         }
     }
 
-    fn admit(&mut self, Admit { chain, active, known, reply }: Admit) {
+    fn admit(&mut self, Admit { chain, active, known, unreachable, reply }: Admit) {
         let (now, ids) = (self.ctx.now(), self.ids(&chain));
-        let question = Question { chain: &chain, active, known: &known, ids: &ids };
+        let question =
+            Question { chain: &chain, active, known: &known, ids: &ids, unreachable: &unreachable };
         let on_host = if ids.is_empty() { None } else { self.ask_host(question, now) };
         // Without a host the project knows what it has learned itself.
         let Answer { admission, news, .. } =

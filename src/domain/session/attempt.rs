@@ -11,6 +11,7 @@ use crate::domain::backoff::Backoff;
 use crate::domain::event::Body;
 use crate::domain::ids::Token;
 use crate::domain::money::MicroUsd;
+use crate::domain::outcome::Outcome;
 use crate::domain::state::{Reason, WaitReason};
 
 /// Before an attempt is made again that was lost with its actor.
@@ -53,11 +54,13 @@ impl Machine {
         }
         let Some(session) = self.session() else { return };
         let (chain, active) = (session.chain.clone(), session.active);
+        let lost =
+            session.in_iteration() && session.last_outcome.as_deref() == Some(Outcome::NetworkDown.name());
         let known = self.view.accounts.clone();
         self.asks += 1;
         let ask = self.asks;
         self.step = Step::Admitting { ask };
-        self.actions.push(Action::Admit { ask, chain, active, known });
+        self.actions.push(Action::Admit { ask, chain, active, known, lost });
     }
 
     pub(super) fn admitted(&mut self, admission: Admission) {

@@ -227,6 +227,8 @@ pub enum Action {
         /// What the session knows of accounts, what is still to be committed included: the one who is asked may have
         /// been restarted.
         known: BTreeMap<String, Account>,
+        /// The last call of this iteration could not reach its server.
+        lost: bool,
     },
     /// The accounts learn what an attempt showed.
     Learned {

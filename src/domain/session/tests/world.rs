@@ -226,7 +226,7 @@ impl World {
                     }
                 }
                 Action::Prepare => self.preparing = true,
-                Action::Admit { ask, chain, active, known } => {
+                Action::Admit { ask, chain, active, known, .. } => {
                     self.ask = Some(Ask { ask, chain, active, known });
                 }
                 Action::Go { token, .. } => {
@@ -267,7 +267,7 @@ impl World {
     /// The accounts answer by what the session knows.
     pub(super) fn admit(&mut self) -> Vec<Action> {
         let Ask { ask, chain, active, known } = self.ask.take().unwrap();
-        let admission = admit(&known, &BTreeSet::new(), &chain, active, self.now);
+        let admission = admit(&known, &BTreeSet::new(), &BTreeSet::new(), &chain, active, self.now);
         self.input(Input::Admitted { ask, admission, news: Vec::new() })
     }
 
