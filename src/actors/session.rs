@@ -21,7 +21,7 @@ use crate::domain::accounts::Admission;
 use crate::domain::event::{Body, Draft};
 use crate::domain::ids::{IdSource, LaneId};
 use crate::domain::outcome::Outcome;
-use crate::domain::reach::{Reach, Reached};
+use crate::domain::reach::Reach;
 use crate::domain::session::{Action, Input, Machine, Signals};
 use crate::domain::state::Account;
 use crate::messages::Slot;
@@ -454,10 +454,9 @@ async fn commit_and_tell(
 
 async fn admit_and_tell(ctx: Arc<ProjectCtx>, question: Question, session: ActorRef<SessionMsg>) {
     let Question { ask, chain, active, known, lost } = question;
-    let Reached { unreachable, news: silent } =
-        reach(&ctx, Reach { chain: &chain, active, known: &known, lost }).await;
+    let mut reached = reach(&ctx, Reach { chain: &chain, active, known: &known, lost }).await;
     let make = |reply| {
-        let (chain, known, unreachable) = (chain.clone(), known.clone(), unreachable.clone());
+        let (chain, known, unreachable) = (chain.clone(), known.clone(), reached.unreachable.clone());
         AccountsMsg::Admit(Admit { chain, active, known, unreachable, reply })
     };
     // The disk is looked at before every iteration; what it finds reaches the session before the admission does.
@@ -469,7 +468,12 @@ async fn admit_and_tell(ctx: Arc<ProjectCtx>, question: Question, session: Actor
         Admitted { admission: Admission::Wait { until: ctx.now(), account }, news: Vec::new() }
     };
     let Admitted { admission, mut news } = answer.unwrap_or_else(|_| again());
-    news.extend(silent);
+    if let Admission::Granted(at) | Admission::Probe(at) = admission
+        && let Some(name) = chain.get(at)
+    {
+        reached.is_called(name);
+    }
+    news.extend(reached.news);
     // A session that died asks again.
     let _ = session.cast(SessionMsg::Input(Box::new(Input::Admitted { ask, admission, news })));
 }

@@ -71,20 +71,33 @@ impl<'a> Reach<'a> {
         // One that answers has had a bad moment: it is called again. Where nobody answers, it is as good as any.
         let stays =
             self.lost && (answers.get(active) == Some(&true) || asked.iter().all(|name| silent(name)));
-        for name in asked.into_iter().filter(|name| silent(name)) {
+        // Nothing is known against the server of one that nobody can ask: its time has passed, so it is tried.
+        let asked = asked
+            .into_iter()
+            .filter(|name| if self.lost { silent(name) } else { answers.get(*name) == Some(&false) });
+        for name in asked {
             if name == active {
                 if !stays {
                     reached.news.push(out(name));
                     reached.unreachable.insert(name.clone());
                 }
             } else {
-                if self.was_left(name) {
+                if self.was_left(name) && answers.contains_key(name) {
                     reached.news.push(out(name));
                 }
                 reached.unreachable.insert(name.clone());
             }
         }
         reached
+    }
+}
+
+// === impl Reached ===
+
+impl Reached {
+    /// This one is called although it does not answer: there is no other.
+    pub fn is_called(&mut self, name: &str) {
+        self.news.retain(|(silent, _)| silent != name);
     }
 }
 
@@ -166,6 +179,10 @@ mod tests {
         assert_eq!(world.judge(&[("a", true)], 10), (vec![], vec![]));
         let again = (names(&["a"]), vec![("a".to_owned(), 310)]);
         assert_eq!(world.judge(&[("a", false)], 10), again);
+        let mut reached = world.reach().judge(&BTreeMap::from([("a".to_owned(), false)]), PAUSE, at(10));
+        reached.is_called("a");
+        assert!(reached.news.is_empty(), "where there is no other, it is called, not left alone");
+        assert_eq!(world.judge(&[], 10), (vec![], vec![]), "its server is not known: it is tried");
         let limited = World::new(1, false, &[("a", out("rate_limited", 10))]);
         assert_eq!(limited.asks(10), [""; 0], "nothing says that its server is away");
     }
