@@ -1,6 +1,5 @@
 //! EP-003: a lost network is told from one server that is away, by asking the servers themselves.
-
-#![allow(clippy::unwrap_used, reason = "a test that cannot set its stage has failed")]
+#![expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
