@@ -152,6 +152,29 @@ fn ec_010_tools_without_end_are_ended_at_the_cap() {
     world.is_quiet();
 }
 
+/// Recorded with codex 0.171.0 on a host without a network: it says so again and again, and waits for ever.
+#[test]
+fn a_cli_that_only_tries_again_is_ended_and_judged_by_what_it_fails_of() {
+    let world = World::new();
+    let waits = r#"{"type":"error","message":"Reconnecting... waiting for network (Connection failed: error sending request)"}"#;
+    let done = concat!(
+        r#"{"type":"item.completed","item":{"id":"i","type":"agent_message","text":"done"}}"#,
+        "\n",
+        r#"{"type":"turn.completed","usage":{"input_tokens":1,"output_tokens":1}}"#
+    );
+    world.cli(
+        "codex",
+        "codex-cli 0.171.0",
+        &format!("if mkdir once; then while :; do echo '{waits}'; sleep 0.02; done; fi; echo '{done}'"),
+    );
+    world.config("provider.name = \"codex\"\nlimits.retrying = \"100ms\"\nbackoff.base = \"10ms\"\n");
+    let ended = world.run(words("run --json --max-iterations 1")).ok();
+    let attempts = ended.events_of("attempt_finished");
+    let told: Vec<_> = attempts.iter().map(|e| (e.text("outcome"), e.data("counts").clone())).collect();
+    assert_eq!(told, [("network_down", false.into()), ("completed", false.into())], "{attempts:?}");
+    world.is_quiet();
+}
+
 #[test]
 fn bd_004_tokens_of_a_model_with_a_known_price_are_money() {
     let world = World::new();

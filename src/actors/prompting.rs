@@ -98,6 +98,7 @@ pub fn ask(ctx: &Arc<ProjectCtx>, go: &Go, state: &State) -> Ask {
         linger: definition.limits.linger,
         max_rss: config.limits.max_rss,
         tool_calls: config.limits.tool_calls,
+        retrying: config.limits.retrying,
         grace: config.stop.grace,
     };
     let work = match ctx.providers.script() {

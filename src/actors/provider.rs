@@ -364,9 +364,14 @@ impl LineSink for Sink {
             match fact {
                 Fact::Terminal => self.seen.terminal.store(true, Relaxed),
                 // It goes on, after a compaction or for its own reasons.
-                Fact::Said(_) => self.seen.terminal.store(false, Relaxed),
+                Fact::Said(_) => {
+                    self.seen.terminal.store(false, Relaxed);
+                    self.seen.goes_on();
+                }
+                Fact::Retrying { .. } => self.seen.retries(),
                 Fact::Tool(_) => {
                     self.seen.terminal.store(false, Relaxed);
+                    self.seen.goes_on();
                     self.seen.tools.fetch_add(1, Relaxed);
                 }
                 _ => {}

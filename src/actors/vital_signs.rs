@@ -1,7 +1,7 @@
 //! Is the call alive? Judged by its output and by the work of its process tree: a silent compile is not a hang.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -12,6 +12,9 @@ use crate::providers::call::OurReason;
 /// A tree that used this share of one core since the last sample is at work. A parked CLI uses about a hundredth, and
 /// up to a thirtieth when it collects its garbage every few seconds, as Claude Code does; a working one a third.
 const WORKING: f64 = 0.05;
+
+/// Fewer failed requests than this are no row.
+const RETRIES: u32 = 3;
 
 /// Time limits of a call. None: no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,6 +31,8 @@ pub struct Limits {
     pub max_rss: Option<u64>,
     /// Tool calls.
     pub tool_calls: Option<u64>,
+    /// From the first to the last of failed requests in a row that it makes again by itself.
+    pub retrying: Option<Duration>,
     /// TERM to KILL, where we end it.
     pub grace: Duration,
 }
@@ -39,6 +44,16 @@ pub struct Seen {
     pub terminal: AtomicBool,
     /// Tool calls.
     pub tools: AtomicU64,
+    /// It makes a failed request again, by itself; nothing else has come meanwhile.
+    pub retries: Mutex<Option<Retries>>,
+}
+
+/// Failed requests in a row.
+#[derive(Debug, Clone, Copy)]
+pub struct Retries {
+    first: Instant,
+    last: Instant,
+    count: u32,
 }
 
 /// What a look finds.
@@ -69,12 +84,37 @@ pub struct VitalSigns {
     over: bool,
 }
 
+// === impl Seen ===
+
+impl Seen {
+    /// It has said that it makes a failed request again.
+    pub fn retries(&self) {
+        let now = Instant::now();
+        let mut retries = self.retries.lock().unwrap_or_else(PoisonError::into_inner);
+        let row = retries.get_or_insert(Retries { first: now, last: now, count: 0 });
+        row.last = now;
+        row.count = row.count.saturating_add(1);
+    }
+
+    /// A request has succeeded.
+    pub fn goes_on(&self) {
+        *self.retries.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// It has made failed requests again for this long. One that was answered may be thought about for long without a
+    /// word: only the next failure shows that it was not.
+    fn retried_for(&self) -> Option<Duration> {
+        let row = (*self.retries.lock().unwrap_or_else(PoisonError::into_inner))?;
+        (row.count >= RETRIES).then(|| row.last.duration_since(row.first))
+    }
+}
+
 // === impl Limits ===
 
 impl Limits {
     /// The shortest of the time limits.
     pub fn shortest(&self) -> Option<Duration> {
-        [self.first_output, self.silence, self.total, self.linger].into_iter().flatten().min()
+        [self.first_output, self.silence, self.total, self.linger, self.retrying].into_iter().flatten().min()
     }
 }
 
@@ -144,6 +184,10 @@ impl VitalSigns {
             }
         } else {
             self.terminal_since = None;
+        }
+        let retried = self.limits.retrying.zip(self.seen.retried_for());
+        if retried.is_some_and(|(limit, retried)| retried >= limit) {
+            return Sign::End(OurReason::Retrying, grace);
         }
         if passed(self.limits.total, self.started) {
             return Sign::End(OurReason::Total, grace);

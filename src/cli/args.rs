@@ -445,6 +445,8 @@ pub enum EndedBy {
     Linger,
     /// A cap on turns, tokens, memory or money
     Cap,
+    /// The limit for making failed requests again
+    Retrying,
 }
 
 impl From<EndedBy> for OurReason {
@@ -456,6 +458,7 @@ impl From<EndedBy> for OurReason {
             EndedBy::Total => OurReason::Total,
             EndedBy::Linger => OurReason::Linger,
             EndedBy::Cap => OurReason::Cap,
+            EndedBy::Retrying => OurReason::Retrying,
         }
     }
 }

@@ -70,6 +70,7 @@ fn build(raw: RawConfig, check: &mut Check<'_>, project: Option<&Path>) -> Resul
             line_bytes: usize::try_from(need!(raw.limits.line_bytes).0).unwrap_or(usize::MAX),
             max_rss: need!(raw.limits.max_rss).0.map(|size| size.0),
             tool_calls: count_limit(need!(raw.limits.tool_calls)),
+            retrying: time_limit(need!(raw.limits.retrying)),
         },
         backoff: Backoff { base: need!(raw.backoff.base).0, cap: need!(raw.backoff.cap).0 },
         rate_limit: RateLimit {

@@ -68,6 +68,7 @@ sections! {
         line_bytes: Size,
         max_rss: Limit<Size>,
         tool_calls: Limit<Count>,
+        retrying: Limit<Time>,
     }
     backoff: RawBackoff {
         base: Time,

@@ -129,6 +129,8 @@ pub struct Limits {
     pub max_rss: Option<u64>,
     /// Tool calls of one call of the agent.
     pub tool_calls: Option<u64>,
+    /// Ends a call that has made failed requests again by itself for this long.
+    pub retrying: Option<Duration>,
 }
 
 /// `[backoff]`

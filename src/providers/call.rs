@@ -68,6 +68,8 @@ pub enum OurReason {
     Cap,
     /// It had delivered its terminal result and then did not exit within the grace period.
     Linger,
+    /// It made a failed request again and again for longer than the limit.
+    Retrying,
 }
 
 /// Why a program could not be started.

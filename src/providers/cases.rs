@@ -542,7 +542,15 @@ fn ends_that_we_made_say_so_unless_there_is_a_better_reason() {
     }
     let retry =
         r#"{"type":"system","subtype":"api_retry","attempt":7,"error_status":null,"error":"unknown"}"#;
-    assert_eq!(Call::of("claude", &[retry]).ends(killed(OurReason::Silence)).outcome, Outcome::NetworkDown);
+    for reason in [OurReason::Silence, OurReason::Retrying] {
+        assert_eq!(Call::of("claude", &[retry]).ends(killed(reason)).outcome, Outcome::NetworkDown);
+        let polite = CallEnd::ended(Exit::Code(0), reason);
+        assert_eq!(Call::of("claude", &[retry]).ends(polite).outcome, Outcome::NetworkDown);
+    }
+    // Recorded with 0.171.0 without a network: it waits for as long as that takes.
+    let waits = r#"{"type":"error","message":"Reconnecting... waiting for network (Connection failed: error sending request)"}"#;
+    let waited = Call::of("codex", &[waits; 3]).ends(CallEnd::ended(Exit::Signal(15), OurReason::Retrying));
+    assert_eq!(waited.outcome, Outcome::NetworkDown);
     assert_eq!(Call::of("claude", &[retry]).ends(killed(OurReason::Stop)).outcome, Outcome::Cancelled);
     let failed =
         r#"{"type":"result","is_error":true,"api_error_status":529,"result":"API Error: 529 Overloaded"}"#;

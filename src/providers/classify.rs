@@ -174,9 +174,11 @@ impl<'a> Case<'a> {
         let (outcome, rule) = match self.ended_by? {
             OurReason::Stop => (Outcome::Cancelled, "ended.stop"),
             OurReason::Cap => (Outcome::CapReached, "ended.cap"),
-            OurReason::FirstOutput | OurReason::Silence | OurReason::Total | OurReason::Linger => {
-                return None;
-            }
+            OurReason::FirstOutput
+            | OurReason::Silence
+            | OurReason::Total
+            | OurReason::Linger
+            | OurReason::Retrying => return None,
         };
         let scope = if outcome == Outcome::CapReached { AccountScope::Request } else { AccountScope::None };
         Some(verdict(outcome, scope, "limit", "", rule.to_owned()))
@@ -224,6 +226,7 @@ impl<'a> Case<'a> {
             OurReason::Silence => (Outcome::SilentHang, "ended.silence"),
             OurReason::Total => (Outcome::TimedOut, "ended.total"),
             OurReason::Linger => (Outcome::Truncated, "ended.linger"),
+            OurReason::Retrying => (Outcome::Overloaded, "ended.retrying"),
             OurReason::Stop | OurReason::Cap => return None,
         };
         let explained = self.error_event().or_else(|| match self.definition.exit_code_is_evidence {
@@ -266,8 +269,8 @@ impl<'a> Case<'a> {
     /// The failure that it had reported as an event when its output ended.
     fn error_event(&self) -> Option<Verdict> {
         // A retry notice is progress: it explains a failed end, not one that claims success.
-        let reported =
-            self.transcript.pending_error.iter().filter(|error| !error.retrying || !self.exit.success());
+        let failed = !self.exit.success() || self.ended_by.is_some();
+        let reported = self.transcript.pending_error.iter().filter(|error| !error.retrying || failed);
         let of_event = reported.flat_map(|error| self.error(error, Where::ErrorEvent, "event"));
         let of_limit = self.transcript.limit.iter().map(|notice| self.limit(notice));
         self.decide(of_event.chain(of_limit))

@@ -3,7 +3,7 @@
 //! What to know about the format:
 //! * a turn ends with `turn.completed` or `turn.failed`; nothing else is terminal;
 //! * an item of type `error` is a notice: one about unknown model metadata stands in successful runs;
-//! * `error` «Reconnecting... 2/5 (why)» is progress;
+//! * `error` «Reconnecting... 2/5 (why)» is progress, and so is «Reconnecting... waiting for network (why)», without end;
 //! * `turn.failed.error.message` may itself be a JSON error body;
 //! * `usage` is that of the turn; `input_tokens` include the cached ones; there is no cost.
 
@@ -26,6 +26,8 @@ pub(super) struct Codex {
     answer: Vec<u8>,
     /// Tool items begun, and ended: some kinds are only ever reported at their end.
     tools: [u64; 2],
+    /// The number of the last try of a failed request.
+    retries: u32,
 }
 
 /// What is used of an item.
@@ -77,6 +79,7 @@ impl Codex {
             streams: Streams::new(),
             answer: Vec::new(),
             tools: [0; 2],
+            retries: 0,
         }
     }
 
@@ -163,6 +166,8 @@ impl Codex {
             self.transcript.pending_error = Some(error);
             return;
         };
+        self.retries = attempt.unwrap_or(self.retries.saturating_add(1));
+        let attempt = self.retries;
         self.pending.progress(|| Fact::Retrying { attempt, why: cut(why, SAID_MAX).to_owned() });
         let error = ErrorEvent::new(error.kinds, status_in(why), why);
         self.transcript.pending_error = Some(error.retrying());
@@ -196,12 +201,15 @@ fn failure(line: &[u8]) -> Option<ErrorEvent> {
     Some(ErrorEvent { status, ..told })
 }
 
-/// Attempt and cause of «Reconnecting... 2/5 (cause)».
-fn reconnecting(message: &str) -> Option<(u32, &str)> {
+/// Attempt and cause of «Reconnecting... 2/5 (cause)», or cause alone of «Reconnecting... waiting for network (cause)».
+fn reconnecting(message: &str) -> Option<(Option<u32>, &str)> {
     let rest = message.strip_prefix("Reconnecting")?.trim_start_matches(['.', '…', ' ']);
+    if rest.starts_with("waiting for network") {
+        return Some((None, rest));
+    }
     let (attempt, rest) = rest.split_once('/')?;
     let why = rest.split_once('(').map_or("", |(_, why)| why.strip_suffix(')').unwrap_or(why));
-    Some((attempt.parse().ok()?, why))
+    Some((Some(attempt.parse().ok()?), why))
 }
 
 /// The HTTP status that codex puts in words: «unexpected status 401 Unauthorized», «last status: 429 Too Many…».

@@ -102,6 +102,7 @@ fn ended(reason: OurReason) -> Outcome {
         OurReason::Stop => OutcomeKind::Cancelled,
         OurReason::Cap => OutcomeKind::CapReached,
         OurReason::Linger => OutcomeKind::Truncated,
+        OurReason::Retrying => OutcomeKind::Overloaded,
     };
     kind.outcome(None, None, "")
 }
