@@ -226,6 +226,22 @@ fn rt_05_another_id_that_comes_back_is_no_resumption_and_said_so() {
 }
 
 #[test]
+fn rt_05_another_account_does_not_go_on_with_it() {
+    let mut world = World::new();
+    world.config("[provider]\nname = \"claude\"\n[run]\nresume_conversation = true\n");
+    world.cli("claude", "2.1.332 (Claude Code)", TALKER);
+    world.set("KEEPS", "yes");
+    world.set("ANTHROPIC_API_KEY", "one");
+    world.run(words("run --max-iterations 4")).exits(3);
+    world.set("ANTHROPIC_API_KEY", "two");
+    let ended = world.run(words("run --max-iterations 4 --json")).ok();
+    assert!(!world.read("calls").contains("--resume"), "{}", world.read("calls"));
+    let first = &ended.events_of("attempt_finished")[0];
+    assert_eq!(first.data("resumed"), &serde_json::Value::Bool(false), "and it says so");
+    assert!(!ended.stdout.contains("\"one\"") && !ended.stdout.contains("one@"), "no key is told");
+}
+
+#[test]
 fn rt_05_it_is_off_unless_it_is_asked_for() {
     let (calls, attempts) = restarted("", "yes");
     assert!(calls.iter().all(|call| !call.contains("--resume")), "{calls:?}");

@@ -98,6 +98,8 @@ struct Left {
     claim: Option<String>,
     /// A person, or the call, has changed the settings.
     settings_changed: bool,
+    /// Whose conversation it was, where it may be gone on with.
+    conversation_home: Option<String>,
 }
 
 /// The tree after a call, and the claim that was left in a file.
@@ -107,13 +109,17 @@ pub struct Looked {
     tree: TreeNow,
     /// The text of `claims/done`.
     claim: Option<String>,
+    /// Whose conversation it was, where it may be gone on with.
+    conversation_home: Option<String>,
 }
 
 // === impl Left ===
 
 impl Left {
-    fn look(ctx: &ProjectCtx) -> Self {
+    fn look(ctx: &ProjectCtx, definition: &Definition) -> Self {
+        let resumes = ctx.config().run.resume_conversation;
         Left {
+            conversation_home: resumes.then(|| prompting::conversation_home(ctx, definition)),
             claim: prompting::read_claim(&ctx.paths.claims.join("done")),
             settings_changed: ctx.settings_changed(),
         }
@@ -346,20 +352,22 @@ impl Lane {
         let Some(call) = self.call.as_mut().filter(|call| call.token == report.token) else { return };
         // From here on its actor may go.
         call.provider = None;
+        let definition = call.definition.clone();
         let (ctx, myself) = (self.ctx.clone(), myself.clone());
         tokio::spawn(async move {
             let left = async {
                 match ctx.is_local() {
                     // Most often there is nothing, which takes microseconds to find out.
-                    true => Left::look(&ctx),
+                    true => Left::look(&ctx, &definition),
                     false => {
                         let ctx = ctx.clone();
-                        tokio::task::spawn_blocking(move || Left::look(&ctx)).await.unwrap_or_default()
+                        let look = move || Left::look(&ctx, &definition);
+                        tokio::task::spawn_blocking(look).await.unwrap_or_default()
                     }
                 }
             };
             let tree = ctx.slots.repo.call("the repository", LOOK_LIMIT, RepoMsg::Snapshot);
-            let (Left { claim, settings_changed }, tree) = tokio::join!(left, tree);
+            let (Left { claim, settings_changed, conversation_home }, tree) = tokio::join!(left, tree);
             if settings_changed {
                 let reader = ctx.clone();
                 if let Ok(files) = tokio::task::spawn_blocking(move || reader.read_settings()).await {
@@ -369,12 +377,12 @@ impl Lane {
             }
             let tree = tree.unwrap_or(TreeNow { tree: None, git: false });
             // A lane that died meanwhile has closed the attempt as lost.
-            let _ = myself.cast(LaneMsg::Looked(Box::new(Looked { report, tree, claim })));
+            let _ = myself.cast(LaneMsg::Looked(Box::new(Looked { report, tree, claim, conversation_home })));
         });
     }
 
     fn judge(&mut self, looked: Looked) {
-        let Looked { report, tree, claim } = looked;
+        let Looked { report, tree, claim, conversation_home } = looked;
         let Some(call) = self.call.take_if(|call| call.token == report.token) else { return };
         let changed = tree.tree.is_some() && tree.tree != call.tree_before;
         let told = self.told(&call.definition, &report, changed);
@@ -398,6 +406,7 @@ impl Lane {
         let resumed = resumes.map(|id| told.conversation.as_deref() == Some(id.as_str()));
         let verdict = with_resumption(verdict, resumed);
         let reference = session.filter(|_| tree.git).map(|id| checkpoint_ref(id, number));
+        let has_conversation = told.conversation.is_some();
         let report = AttemptReport {
             token: report.token,
             verdict,
@@ -406,6 +415,7 @@ impl Lane {
             duration_ms: report.duration_ms,
             conversation: told.conversation,
             conversation_usd: told.conversation_usd,
+            conversation_home: conversation_home.filter(|_| has_conversation),
             resumed,
             tools: told.tools,
             answer: clip(told.answer.trim(), ANSWER_KEPT),

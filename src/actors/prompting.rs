@@ -23,6 +23,7 @@ use crate::intake::references;
 use crate::intake::spec_file::SpecFile;
 use crate::messages::lane::Go;
 use crate::process::{AttemptLog, CallSpec};
+use crate::providers::account::identity;
 use crate::providers::call::{CallRequest, Caps, StartFailure};
 use crate::providers::command_line::{self, Host};
 use crate::providers::decode::{Decoder, DecoderOptions, decoder};
@@ -113,14 +114,25 @@ pub fn ask(ctx: &Arc<ProjectCtx>, go: &Go, state: &State) -> Ask {
     Ask { work, messages, limits }
 }
 
+/// Whose conversations the calls of this provider are now: the account's, in this folder.
+pub fn conversation_home(ctx: &ProjectCtx, definition: &Definition) -> String {
+    let env = ctx.provider_env(&ctx.config(), &definition.name);
+    let account = identity(definition, &env).unwrap_or_else(|| definition.name.clone());
+    format!("{account}@{}", ctx.paths.root.display())
+}
+
 fn process(ctx: &ProjectCtx, go: &Go, state: &State, definition: &Definition, prompt: String) -> AskWork {
     let config = ctx.config();
     let own = config.providers.get(&go.provider);
     let env = ctx.provider_env(&config, &go.provider);
     let session = state.session.as_ref();
     let open = session.and_then(|session| session.open.as_ref()).filter(|open| open.token == go.token);
-    let resume = open.and_then(|open| open.resumes.clone()).filter(|_| definition.can_resume());
     let known = session.and_then(|session| session.conversations.get(&go.provider));
+    let resume = open.and_then(|open| open.resumes.clone()).filter(|_| definition.can_resume());
+    // Another account, or the same one in another folder, knows nothing of it: the call begins afresh, and says so.
+    let resume = resume.filter(|_| {
+        known.is_some_and(|known| known.home.as_ref() == Some(&conversation_home(ctx, definition)))
+    });
     let previous_total_usd =
         known.filter(|known| Some(&known.id) == resume.as_ref()).and_then(|known| known.usd);
     let request = CallRequest {

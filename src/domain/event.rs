@@ -517,6 +517,9 @@ pub struct AttemptFinished {
     /// The provider's cumulative cost of that conversation, US dollars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation_usd: Option<f64>,
+    /// Whose conversation it is: the account and the folder. It is gone on with there alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversation_home: Option<String>,
     /// It was to go on with a conversation: whether it has, by the id that came back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumed: Option<bool>,

@@ -309,6 +309,9 @@ pub struct Conversation {
     pub id: String,
     /// Cost so far by the provider's own counter, US dollars.
     pub usd: Option<f64>,
+    /// The account and the folder that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub home: Option<String>,
 }
 
 /// What is known about an account.
@@ -712,7 +715,8 @@ impl Session {
         self.budget.book(a.cost_usd, a.verdict.outcome.ends_iteration());
         let provider = event.provider.clone().unwrap_or_default();
         if let Some(id) = &a.conversation {
-            self.conversations.insert(provider, Conversation { id: id.clone(), usd: a.conversation_usd });
+            let (id, home) = (id.clone(), a.conversation_home.clone());
+            self.conversations.insert(provider, Conversation { id, usd: a.conversation_usd, home });
         }
         self.last_outcome = Some(a.verdict.outcome.name().to_owned());
         match &a.verdict.outcome {

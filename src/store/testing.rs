@@ -251,6 +251,7 @@ fn attempt_finished() -> impl Strategy<Value = Body> {
                 exit: None,
                 conversation: Some("c".into()),
                 conversation_usd,
+                conversation_home: None,
                 resumed: None,
                 tools: 1,
                 answer,

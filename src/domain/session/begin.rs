@@ -207,6 +207,7 @@ impl Machine {
             exit: None,
             conversation: None,
             conversation_usd: None,
+            conversation_home: None,
             resumed: None,
             tools: 0,
             answer: String::new(),

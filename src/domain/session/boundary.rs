@@ -63,6 +63,7 @@ impl Machine {
             exit: report.exit,
             conversation: report.conversation.clone(),
             conversation_usd: report.conversation_usd,
+            conversation_home: report.conversation_home.clone(),
             resumed: report.resumed,
             tools: report.tools,
             answer: report.answer.clone(),

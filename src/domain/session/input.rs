@@ -98,6 +98,8 @@ pub struct AttemptReport {
     pub conversation: Option<String>,
     /// The provider's cumulative cost of it, US dollars.
     pub conversation_usd: Option<f64>,
+    /// Whose conversation it is: the account and the folder.
+    pub conversation_home: Option<String>,
     /// It was to go on with a conversation: whether it has.
     pub resumed: Option<bool>,
     /// Tool uses seen.

@@ -352,6 +352,7 @@ impl World {
             duration_ms: 1000,
             conversation: None,
             conversation_usd: None,
+            conversation_home: None,
             resumed: None,
             tools: 1,
             answer: "did it".into(),
