@@ -59,6 +59,7 @@ impl User {
             "title = \"Shared\"\nprogram = {program:?}\nargs = {args:?}\noutput = \"text\"\n\
              [env]\nkeys = [\"SHARED_KEY\"]\n\
              [[rules]]\nid = \"test.limit\"\noutcome = \"rate_limited\"\nwhere = [\"stderr\"]\npattern = 'rate limit'\n\
+             [[rules]]\nid = \"test.model\"\noutcome = \"usage_limited\"\nscope = \"model\"\nwhere = [\"stderr\"]\npattern = 'limit of this model'\n\
              [[rules]]\nid = \"test.auth\"\noutcome = \"auth_failed\"\nwhere = [\"stderr\"]\npattern = 'invalid key'\n"
         );
         world.write(".longhaul/providers/shared.toml", file);
@@ -129,6 +130,29 @@ fn ep_011_a_second_project_never_calls_an_account_that_cools_down() {
         run.event("session_finished");
         run.wait().exits(3);
     }
+}
+
+#[test]
+fn ep_011_a_models_limit_holds_back_who_asks_for_that_model() {
+    let user = User::new("*: err='limit of this model reached, try again in 3600 seconds' exit=1");
+    let with = |model: &str| {
+        let world = user.project("k");
+        world.config(&format!("{SETTINGS}model = \"{model}\"\n"));
+        world
+    };
+    let (one, other, apart) = (with("large"), with("large"), with("small"));
+    let mut first = one.start(words("run --json --max-iterations 1"));
+    let until = time(&first.event("wait_started"), "until");
+    let mut second = other.start(words("run --json --max-iterations 1"));
+    assert_eq!(time(&second.event("wait_started"), "until"), until);
+    assert_eq!(user.calls_in(&other), 0);
+    user.agent_does("*: say=ok");
+    apart.run(words("run --json --max-iterations 1")).ok();
+    assert_eq!(user.calls_in(&apart), 1, "its model has no limit");
+    // A person knows better: one project's next call finds out, for both.
+    one.run(words("accounts clear shared")).ok();
+    first.wait().ok();
+    second.wait().ok();
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::output::{Output, Style, plain};
 use super::project::Project;
 use super::provider;
 use crate::domain::host_accounts::{HostAccounts, Lease, Record};
-use crate::providers::account::identity;
+use crate::providers::account::{identity, with_model};
 use crate::store::{HOST_DB, HostDb, StoreError};
 
 /// An account, and whether it can be called.
@@ -136,21 +136,28 @@ fn entry(
 fn clear(account: &str, as_json: bool, project: &Project, output: &mut Output) -> Result<ExitCode, CliError> {
     let now = project.clock.now();
     let own = own_accounts(project, output)?;
-    let id = own.iter().find(|(name, _)| name == account).map_or(account, |(_, id)| id.as_str());
+    let mut ids: Vec<&str> =
+        own.iter().filter(|(name, _)| name == account).map(|(_, id)| id.as_str()).collect();
+    if ids.is_empty() {
+        ids.push(account);
+    }
     let mut host = open(project)?;
-    let known = match &mut host {
-        Some(host) => host.look(now).map_err(cannot_use)?.records.contains_key(id),
-        None => false,
-    };
-    let Some(host) = host.as_mut().filter(|_| known) else {
+    match &mut host {
+        Some(host) => {
+            let known = host.look(now).map_err(cannot_use)?;
+            ids.retain(|id| known.records.contains_key(*id));
+        }
+        None => ids.clear(),
+    }
+    let Some(host) = host.as_mut().filter(|_| !ids.is_empty()) else {
         let nothing = format!("nothing is known about an account `{account}` of this project");
         return Err(
             CliError::usage(nothing).hinted("`longhaul accounts` lists them; their whole name will do")
         );
     };
     let cleared = host.change(now, |known| {
-        let change = known.readmit(id, /* all */ true, now);
-        (change.is_some(), change.into_iter().collect())
+        let changes: Vec<_> = ids.iter().filter_map(|id| known.readmit(id, /* all */ true, now)).collect();
+        (!changes.is_empty(), changes)
     });
     let cleared = cleared.map_err(cannot_use)?;
     let message = if cleared {
@@ -159,7 +166,7 @@ fn clear(account: &str, as_json: bool, project: &Project, output: &mut Output) -
         format!("`{account}` is not left alone: there is nothing to clear")
     };
     if as_json {
-        output.json(&json!({ "ok": true, "id": id, "cleared": cleared, "message": message }))?;
+        output.json(&json!({ "ok": true, "id": ids.first(), "cleared": cleared, "message": message }))?;
     } else {
         output.notice(message);
     }
@@ -175,6 +182,10 @@ fn own_accounts(project: &Project, output: &mut Output) -> Result<Vec<(String, S
         let env = provider::env(project, &config, &definition.name);
         Some((definition.name.clone(), identity(definition, &env)?))
     });
+    let own = own.flat_map(|(name, id)| {
+        let model = with_model(&id, config.model_for(&name));
+        [(name.clone(), id), (name, model)]
+    });
     Ok(own.collect())
 }
 
@@ -184,7 +195,8 @@ fn open(project: &Project) -> Result<Option<HostDb>, CliError> {
 }
 
 fn provider_of(id: &str) -> &str {
-    id.rsplit_once(':').map_or(id, |(provider, _)| provider)
+    let account = id.split_once('#').map_or(id, |(account, _)| account);
+    account.rsplit_once(':').map_or(account, |(provider, _)| provider)
 }
 
 fn cannot_use(error: StoreError) -> CliError {

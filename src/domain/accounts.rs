@@ -39,6 +39,8 @@ pub enum Lesson {
     Works,
     /// It is to be left alone, whoever uses it.
     Out(Outage),
+    /// It is to be left alone by whoever asks it for the same model.
+    ModelOut(Outage),
     /// The call was to find out whether it works again, and has failed of something else.
     Failed(Outage),
     /// Nothing; the call is over.

@@ -78,6 +78,8 @@ pub struct Question<'a> {
     pub known: &'a BTreeMap<String, Account>,
     /// The accounts behind the providers; what is not in it is the project's alone.
     pub ids: &'a BTreeMap<String, String>,
+    /// The same with the models that they are asked for: a limit may be a model's alone.
+    pub models: &'a BTreeMap<String, String>,
     /// Those whose servers do not answer, by provider.
     pub unreachable: &'a BTreeSet<String>,
 }
@@ -98,11 +100,12 @@ pub struct Answer {
 impl HostAccounts {
     /// May this session begin a call? `changes` must be written in the transaction in which `self` was read.
     pub fn admit(&self, question: Question<'_>, me: &Holder, now: Timestamp) -> Answer {
-        let Question { chain, active, known, ids, unreachable } = question;
+        let Question { chain, active, known, ids: accounts, models, unreachable } = question;
+        let ids = self.in_the_way(accounts, models, now);
         let mut accounts = known.clone();
         let (mut tried, mut news) = (BTreeSet::new(), Vec::new());
         for name in chain {
-            let Some(id) = ids.get(name) else { continue };
+            let Some(&id) = ids.get(name) else { continue };
             let record = self.records.get(id);
             match in_force(known.get(name), record, now) {
                 Some(account) => {
@@ -121,7 +124,7 @@ impl HostAccounts {
         }
         let admission = admit(&accounts, &tried, unreachable, chain, active, now);
         let probed = match &admission {
-            Admission::Probe(at) => chain.get(*at).and_then(|name| ids.get(name)),
+            Admission::Probe(at) => chain.get(*at).and_then(|name| ids.get(name)).copied(),
             _ => None,
         };
         let probed = probed.filter(|id| self.records.get(*id).is_some_and(|record| record.account.out));
@@ -133,14 +136,36 @@ impl HostAccounts {
         Answer { admission, news, changes }
     }
 
-    /// What an attempt of this session showed about account `id`.
+    /// Of each account and its model the one that holds a call back for longer, by provider.
+    fn in_the_way<'a>(
+        &self,
+        accounts: &'a BTreeMap<String, String>,
+        models: &'a BTreeMap<String, String>,
+        now: Timestamp,
+    ) -> BTreeMap<&'a String, &'a String> {
+        // Without an end is longest, then what is not due; of two that work the newer word counts.
+        let weight = |id: &String| {
+            let record = self.records.get(id)?;
+            let Account { out, until, .. } = record.account;
+            Some((!record.account.is_usable(now), out, until.is_none(), until.filter(|_| out), record.since))
+        };
+        let worse = |model: &&String, account: &String| weight(model) > weight(account);
+        let chosen = |(name, account): (&'a String, &'a String)| {
+            (name, models.get(name).filter(|model| worse(model, account)).unwrap_or(account))
+        };
+        accounts.iter().map(chosen).collect()
+    }
+
+    /// What an attempt of this session showed about account `id`, or about it and a model.
     pub fn learn(&self, id: &str, lesson: &Lesson, me: &Holder, now: Timestamp) -> Vec<Change> {
         let mut changes = Vec::new();
         let leased = self.leases.get(id).is_some_and(|lease| lease.holder == *me);
         let old = self.records.get(id).filter(|record| record.account.out);
         match lesson {
             Lesson::Works if old.is_some() => changes.push(Change::Put(id.to_owned(), Record::works(now))),
-            Lesson::Out(outage) => changes.push(Change::Put(id.to_owned(), Record::out(old, outage, now))),
+            Lesson::Out(outage) | Lesson::ModelOut(outage) => {
+                changes.push(Change::Put(id.to_owned(), Record::out(old, outage, now)))
+            }
             // Where it was not tried for all, it says something about this project.
             Lesson::Failed(outage) if leased => {
                 changes.push(Change::Put(id.to_owned(), Record::out(old, outage, now)));
@@ -259,12 +284,23 @@ mod tests {
         }
 
         fn ask_with(&mut self, pid: u32, known: Option<Account>, now: i64) -> Answer {
+            self.ask_for("opus", pid, known, now)
+        }
+
+        fn ask_for(&mut self, model: &str, pid: u32, known: Option<Account>, now: i64) -> Answer {
             let chain = ["claude".to_owned()];
             let known = known.map(|account| ("claude".to_owned(), account)).into_iter().collect();
             let ids = [("claude".to_owned(), ID.to_owned())].into();
+            let models = [("claude".to_owned(), format!("{ID}#{model}"))].into();
             let unreachable = BTreeSet::new();
-            let question =
-                Question { chain: &chain, active: 0, known: &known, ids: &ids, unreachable: &unreachable };
+            let question = Question {
+                chain: &chain,
+                active: 0,
+                known: &known,
+                ids: &ids,
+                models: &models,
+                unreachable: &unreachable,
+            };
             let answer = self.0.admit(question, &session(pid), at(now));
             self.write(answer.changes.clone());
             answer
@@ -308,6 +344,32 @@ mod tests {
         w.learn(2, &Lesson::Works, 320);
         assert_eq!((w.ask(1, 320), w.ask(2, 320)), (Admission::Granted(0), Admission::Granted(0)));
         assert!(w.0.leases.is_empty());
+    }
+
+    #[test]
+    fn a_models_limit_holds_back_who_asks_for_that_model() {
+        let mut w = World::default();
+        let Lesson::Out(outage) = limit(100, true) else { return };
+        let opus = format!("{ID}#opus");
+        let changes = w.0.learn(&opus, &Lesson::ModelOut(outage), &session(1), at(1));
+        w.write(changes);
+        let ask = |w: &mut World, model: &str, now| w.ask_for(model, 2, None, now).admission;
+        assert_eq!((ask(&mut w, "opus", 2), ask(&mut w, "sonnet", 2)), (wait(100), Admission::Granted(0)));
+        w.learn(1, &limit(50, true), 3);
+        assert_eq!((ask(&mut w, "opus", 4), ask(&mut w, "sonnet", 4)), (wait(100), wait(50)));
+        assert_eq!(ask(&mut w, "opus", 60), wait(100), "the account is due, the model is not");
+        assert_eq!(ask(&mut w, "opus", 100), Admission::Probe(0));
+        w.learn(2, &Lesson::Works, 101);
+        let changes = w.0.learn(&opus, &Lesson::Works, &session(2), at(101));
+        w.write(changes);
+        let known = Account {
+            until: Some(at(5000)),
+            out: true,
+            why: "usage_limited".into(),
+            times: 1,
+            since: Some(at(1)),
+        };
+        assert_eq!(w.ask_for("opus", 1, Some(known), 102).admission, Admission::Probe(0), "it works again");
     }
 
     #[test]

@@ -47,6 +47,11 @@ pub fn identity(definition: &Definition, env: &BTreeMap<OsString, OsString>) -> 
     Some(id)
 }
 
+/// Account `id` with the model that is asked for; none: the CLI's own default.
+pub fn with_model(id: &str, model: Option<&str>) -> String {
+    format!("{id}#{}", model.unwrap_or_default())
+}
+
 /// What calls are allowed by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credential {

@@ -18,7 +18,7 @@ use crate::domain::accounts::{Admission, Lesson};
 use crate::domain::event::Body;
 use crate::domain::host_accounts::{Answer, Change, Holder, HostAccounts, Question};
 use crate::messages::accounts::{AccountsMsg, Admit, Admitted};
-use crate::providers::account::{identity, may_have};
+use crate::providers::account::{identity, may_have, with_model};
 use crate::store::{HostDb, Replaced, StoreError};
 
 /// Starts of calls per account and minute. No agent's turn is that short by intention: what comes faster is a loop
@@ -108,8 +108,15 @@ impl Desk {
 
     fn admit(&mut self, Admit { chain, active, known, unreachable, reply }: Admit) {
         let (now, ids) = (self.ctx.now(), self.ids(&chain));
-        let question =
-            Question { chain: &chain, active, known: &known, ids: &ids, unreachable: &unreachable };
+        let models = self.models(&ids);
+        let question = Question {
+            chain: &chain,
+            active,
+            known: &known,
+            ids: &ids,
+            models: &models,
+            unreachable: &unreachable,
+        };
         let on_host = if ids.is_empty() { None } else { self.ask_host(question, now) };
         // Without a host the project knows what it has learned itself.
         let Answer { admission, news, .. } =
@@ -135,29 +142,54 @@ impl Desk {
     }
 
     fn learned(&mut self, account: &str, lesson: &Lesson) {
-        let Some(id) = self.ids(&[account.to_owned()]).remove(account) else { return };
+        let ids = self.ids(&[account.to_owned()]);
+        let models = self.models(&ids);
+        let (Some(id), Some(model)) = (ids.get(account), models.get(account)) else { return };
         if self.is_news(account, lesson) {
-            let make = matches!(lesson, Lesson::Out(_));
-            self.change(make, |known, me, now| known.learn(&id, lesson, me, now));
+            let make = matches!(lesson, Lesson::Out(_) | Lesson::ModelOut(_));
+            // What is said of the one says nothing about the other, but that the call is over.
+            let (of_account, of_model) = match lesson {
+                Lesson::Out(_) => (lesson, &Lesson::Nothing),
+                Lesson::ModelOut(_) => (&Lesson::Nothing, lesson),
+                Lesson::Works | Lesson::Failed(_) | Lesson::Nothing => (lesson, lesson),
+            };
+            self.change(make, |known, me, now| {
+                let mut changes = known.learn(id, of_account, me, now);
+                changes.extend(known.learn(model, of_model, me, now));
+                changes
+            });
         }
+    }
+
+    /// These accounts with the models that they are asked for, by provider.
+    fn models(&self, ids: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let config = self.ctx.config();
+        let asked = |(name, id): (&String, &String)| (name.clone(), with_model(id, config.model_for(name)));
+        ids.iter().map(asked).collect()
     }
 
     /// Others have to know of it, as far as can be told without a look.
     fn is_news(&self, account: &str, lesson: &Lesson) -> bool {
         let (Some(known), Some(id)) = (&self.known, self.ids.get(account)) else { return true };
         let Some(id) = id else { return false };
+        let model = with_model(id, self.ctx.config().model_for(account));
+        let either = |is: &dyn Fn(&str) -> bool| is(id) || is(&model);
         match lesson {
-            Lesson::Out(_) => true,
+            Lesson::Out(_) | Lesson::ModelOut(_) => true,
             // A call that began while nothing was known against its account says nothing about what was learned since.
-            Lesson::Works => known.records.get(id).is_some_and(|record| record.account.out),
-            Lesson::Failed(_) | Lesson::Nothing => known.leases.contains_key(id),
+            Lesson::Works => either(&|id| known.records.get(id).is_some_and(|record| record.account.out)),
+            Lesson::Failed(_) | Lesson::Nothing => either(&|id| known.leases.contains_key(id)),
         }
     }
 
     fn readmit(&mut self, chain: &[String]) {
         let ids = self.ids(chain);
+        let models = self.models(&ids);
         self.change(/* make */ false, |known, _, now| {
-            ids.values().filter_map(|id| known.readmit(id, /* all */ false, now)).collect()
+            ids.values()
+                .chain(models.values())
+                .filter_map(|id| known.readmit(id, /* all */ false, now))
+                .collect()
         });
     }
 

@@ -280,9 +280,12 @@ impl Machine {
 
     fn out(&mut self, until: Option<Timestamp>, stated: bool, verdict: &Verdict) {
         let why = verdict.outcome.name().to_owned();
-        // A model, or what this project asks for, is no matter of others.
-        let lesson =
-            if verdict.scope == AccountScope::Account { Lesson::Out } else { |_: Outage| Lesson::Nothing };
+        let lesson = match verdict.scope {
+            AccountScope::Account => Lesson::Out,
+            AccountScope::Model if until.is_some() => Lesson::ModelOut,
+            // A model that this project may not use, or what it asks for, is no matter of others.
+            _ => |_: Outage| Lesson::Nothing,
+        };
         self.leave_alone(self.provider_in_use(), Outage { until, why, stated }, lesson);
     }
 
