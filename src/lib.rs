@@ -1,9 +1,10 @@
 //! Longhaul: the supervisor for coding agents that run overnight, over a weekend, for weeks.
 //!
 //! Dependencies point one way: `cli` → `actors` → `messages` → `domain`; `providers`, `git`, `process`,
-//! `store`, `intake` and `config` know `domain`, never `actors`. See ARCHITECTURE.md for the map.
+//! `store`, `channels`, `intake` and `config` know `domain`, never `actors`. See ARCHITECTURE.md for the map.
 
 pub mod actors;
+pub mod channels;
 pub mod cli;
 pub mod clock;
 pub mod config;

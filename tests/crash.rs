@@ -135,8 +135,8 @@ fn crash_of_the_gates_in_mid_call() {
 #[test]
 fn crash_of_what_projects_share_in_mid_call() {
     let mut held = Held::in_the_call();
-    held.panic(&["accounts", "disk", "watcher"]);
-    assert_eq!(held.goes_on(3), [1, 1, 1, 1]);
+    held.panic(&["accounts", "disk", "watcher", "notifier"]);
+    assert_eq!(held.goes_on(4), [1, 1, 1, 1]);
 }
 
 #[test]

@@ -31,6 +31,7 @@ use crate::messages::accounts::AccountsMsg;
 use crate::messages::disk::{DiskLimits, DiskMsg};
 use crate::messages::gates::GatesMsg;
 use crate::messages::journal::JournalMsg;
+use crate::messages::notifier::NotifierMsg;
 use crate::messages::repo::RepoMsg;
 use crate::messages::session::{CommitFailed, SessionMsg};
 use crate::messages::signals::SignalsMsg;
@@ -54,6 +55,8 @@ pub struct Slots {
     pub accounts: Slot<AccountsMsg>,
     /// Disk, of the host.
     pub disk: Slot<DiskMsg>,
+    /// Notifier, of the host.
+    pub notifier: Slot<NotifierMsg>,
     /// Watcher, of the host.
     pub watcher: Slot<WatcherMsg>,
     /// Store.

@@ -12,6 +12,7 @@ use crate::messages::accounts::AccountsMsg;
 use crate::messages::disk::DiskMsg;
 use crate::messages::gates::GatesMsg;
 use crate::messages::journal::JournalMsg;
+use crate::messages::notifier::NotifierMsg;
 use crate::messages::provider::ProviderMsg;
 use crate::messages::repo::RepoMsg;
 use crate::messages::session::SessionMsg;
@@ -55,6 +56,7 @@ fn crash(ctx: &ProjectCtx, actor: &str) {
         }
         "accounts" => slots.accounts.cast(AccountsMsg::Crash),
         "disk" => slots.disk.cast(DiskMsg::Crash),
+        "notifier" => slots.notifier.cast(NotifierMsg::Crash),
         "watcher" => slots.watcher.cast(WatcherMsg::Crash),
         _ => {}
     }

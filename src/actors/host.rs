@@ -9,11 +9,21 @@ use tokio::sync::oneshot;
 use super::accounts::AccountsActor;
 use super::context::ProjectCtx;
 use super::disk::DiskActor;
+use super::notifier::NotifierActor;
 use super::project::{ProjectActor, ProjectArgs};
 use super::supervision::{ChildSpec, Children, Fallen, Strategy};
 use super::watcher::{WatcherActor, WatcherArgs};
+use crate::channels::PATIENCE;
+use crate::domain::state::Phase;
 use crate::messages::host::HostMsg;
+use crate::messages::notifier::NotifierMsg;
 use crate::store::Db;
+
+/// The child that the run can do without.
+const NOTIFIER: &str = "notifier";
+
+/// How long somebody who stops the session waits for what is being sent.
+const STOPPED: Duration = Duration::from_secs(1);
 
 /// The actor.
 pub struct HostActor;
@@ -106,6 +116,10 @@ impl Host {
                 super::note(&self.ctx, vec![self.ctx.draft(body)]);
                 myself.send_after(after, move || HostMsg::Restart { child });
             }
+            Fallen::GiveUp { name, cause } if name == NOTIFIER => {
+                // It never ends a run.
+                tracing::error!(cause, "nobody is notified any more: the notifier died too often");
+            }
             Fallen::GiveUp { name, cause } => {
                 self.end(Ended::GaveUp(format!("{name} died too often, the last time of: {cause}")), myself)
                     .await;
@@ -115,6 +129,12 @@ impl Host {
 
     async fn end(&mut self, how: Ended, myself: &ActorRef<HostMsg>) {
         let Some(ended) = self.ended.take() else { return };
+        if self.ctx.config().notify.is_on() {
+            // What has not arrived by then is sent by the next run.
+            let stopped = self.ctx.state().session.as_ref().is_some_and(|s| s.state == Phase::Stopped);
+            let limit = if stopped { STOPPED } else { PATIENCE + STOPPED };
+            let _ = self.ctx.slots.notifier.call("the notifier", limit, NotifierMsg::Close).await;
+        }
         self.children.stop_all("the run is over").await;
         // Main waits for it as long as it lives.
         let _ = ended.send(how);
@@ -177,5 +197,15 @@ fn children(ctx: &Arc<ProjectCtx>, db: Db, host: &ActorRef<HostMsg>) -> Vec<Chil
             }
         })
     };
-    vec![accounts, disk, watcher, project]
+    let notifier = {
+        let ctx = ctx.clone();
+        ChildSpec::new(NOTIFIER, second, move |supervisor| {
+            let ctx = ctx.clone();
+            async move {
+                let (notifier, _) = Actor::spawn_linked(None, NotifierActor, ctx, supervisor).await?;
+                Ok(notifier.get_cell())
+            }
+        })
+    };
+    vec![accounts, disk, watcher, notifier, project]
 }

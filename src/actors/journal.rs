@@ -14,8 +14,10 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use super::blocking::away;
 use super::context::{ProjectCtx, Show};
 use crate::domain::event::{Body, Event};
+use crate::domain::notification::is_hint;
 use crate::domain::state::Reason;
 use crate::messages::journal::JournalMsg;
+use crate::messages::notifier::NotifierMsg;
 use crate::messages::store::Committed;
 use crate::store::{Journal as Files, Reader, replace};
 
@@ -156,6 +158,7 @@ impl Journal {
                 .iter()
                 .flat_map(|committed| committed.events.iter())
                 .for_each(|event| tell_scripts(&ctx, event));
+            tell_people(&ctx, &commits);
             if project {
                 project_status(&ctx);
             }
@@ -200,6 +203,18 @@ fn project_status(ctx: &ProjectCtx) {
     let text = serde_json::to_vec(&status).unwrap_or_default();
     if let Err(error) = replace(&ctx.store_paths.status, &text, false) {
         tracing::debug!(%error, "cannot write status.json");
+    }
+}
+
+/// Hints for Notifier, where somebody wants to be told.
+fn tell_people(ctx: &ProjectCtx, commits: &VecDeque<Committed>) {
+    if !ctx.config().notify.is_on() {
+        return;
+    }
+    let events = commits.iter().flat_map(|committed| committed.events.iter());
+    let hints: Vec<Event> = events.filter(|event| is_hint(event)).map(|event| (*event).clone()).collect();
+    if !hints.is_empty() {
+        ctx.slots.notifier.cast(NotifierMsg::Hint(hints));
     }
 }
 

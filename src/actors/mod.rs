@@ -27,6 +27,7 @@ pub mod gates;
 pub mod host;
 pub mod journal;
 pub mod lane;
+pub mod notifier;
 pub mod preflight;
 pub mod project;
 pub mod prompting;

@@ -109,6 +109,8 @@ pub enum Command {
     Provider(ProviderCommand),
     /// Show which accounts are left alone on this host, until when and why
     Accounts(AccountsArgs),
+    /// Try, list and repeat notifications: webhook, command, desktop
+    Notify(NotifyArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
 }
@@ -488,6 +490,49 @@ pub enum AccountsCommand {
     },
 }
 
+/// `notify`
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "Examples:
+  longhaul config set notify.webhook https://example.com/hook
+  longhaul notify test")]
+pub struct NotifyArgs {
+    /// What to do; without one they are listed
+    #[command(subcommand)]
+    pub command: Option<NotifyCommand>,
+    /// Print JSON on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `notify`
+#[derive(Debug, Clone, Subcommand)]
+pub enum NotifyCommand {
+    /// Send a test by each channel that is set, and say what comes of it
+    Test {
+        /// Print JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// List those of the last 90 days, the newest first
+    List {
+        /// Print JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Have the next run send what has not arrived, or may not have
+    Retry {
+        /// Its id
+        #[arg(value_name = "ID", required_unless_present = "all")]
+        id: Option<String>,
+        /// All of them
+        #[arg(long, conflicts_with = "id")]
+        all: bool,
+        /// Print JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+}
+
 /// `completions`
 #[derive(Debug, Clone, Copy, Args)]
 #[command(after_help = "Example:
@@ -555,6 +600,18 @@ impl Cli {
             | Command::Accounts(
                 AccountsArgs { command: Some(AccountsCommand::Clear { json, .. }), .. }
                 | AccountsArgs { command: None, json },
+            )
+            | Command::Notify(
+                NotifyArgs {
+                    command:
+                        Some(
+                            NotifyCommand::Test { json }
+                            | NotifyCommand::List { json }
+                            | NotifyCommand::Retry { json, .. },
+                        ),
+                    ..
+                }
+                | NotifyArgs { command: None, json },
             )
             | Command::Config(
                 ConfigCommand::Show { json, .. }

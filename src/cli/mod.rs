@@ -15,6 +15,7 @@ pub mod format;
 pub mod gates;
 pub mod init;
 pub mod logs;
+pub mod notify;
 pub mod output;
 pub mod project;
 pub mod provider;

@@ -7,11 +7,12 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::error::{Origin, Problem};
-use super::keys::{RawConfig, RawGate, RawProviderTable, in_our_words};
+use super::keys::{RawConfig, RawGate, RawNotify, RawProviderTable, in_our_words};
 use super::load::Settings;
 use super::scalar::{Count, Limit, Number, Size, Time};
 use super::secret;
 use super::settings::*;
+use crate::domain::notification::Kind;
 
 /// Longest name of a provider or gate, in bytes: it stands in events and on screens.
 const LONGEST_NAME: usize = 64;
@@ -99,6 +100,7 @@ fn build(raw: RawConfig, check: &mut Check<'_>, project: Option<&Path>) -> Resul
             usd: number_limit(need!(raw.budget.usd)),
             assume_usd_per_call: number_limit(need!(raw.budget.assume_usd_per_call)),
         },
+        notify: notify(raw.notify, check)?,
         checkpoint: Checkpoint {
             enabled: need!(raw.checkpoint.enabled),
             keep: check.small("checkpoint.keep", need!(raw.checkpoint.keep), 1) as usize,
@@ -187,6 +189,38 @@ fn rules(config: &Config, check: &mut Check<'_>) {
         "must be at least 100 and at most `spec.window_tokens`",
     );
     check.that(config.supervisor.window >= second, "supervisor.window", "must be at least 1s");
+}
+
+fn notify(raw: RawNotify, check: &mut Check<'_>) -> Result<Notify, Problem> {
+    let text = |value: Option<String>, key| value.ok_or_else(|| missing(key));
+    let filled = |text: String| Some(text).filter(|text| !text.is_empty());
+    let webhook = filled(text(raw.webhook, "notify.webhook")?);
+    let is_address = |text: &String| {
+        let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+        rest.is_some_and(|rest| {
+            !rest.is_empty() && !rest.starts_with('/') && !rest.contains(char::is_whitespace)
+        })
+    };
+    check.that(
+        webhook.as_ref().is_none_or(is_address),
+        "notify.webhook",
+        "must be of the form https://HOST/...",
+    );
+    let command = text(raw.command, "notify.command")?;
+    let words = shlex::split(&command);
+    check.that(words.is_some(), "notify.command", "must be words; a quote in it is not closed");
+    let names = raw.events.ok_or_else(|| missing("notify.events"))?;
+    let known = Kind::ALL.map(Kind::name).join(", ");
+    let kinds: Vec<Kind> = names.iter().filter_map(|name| Kind::named(name)).collect();
+    check.that(kinds.len() == names.len(), "notify.events", &format!("must be some of: {known}"));
+    Ok(Notify {
+        webhook,
+        secret: filled(text(raw.webhook_secret, "notify.webhook_secret")?),
+        command: words.unwrap_or_default(),
+        desktop: raw.desktop.ok_or_else(|| missing("notify.desktop"))?,
+        kinds,
+        long_wait: raw.long_wait.ok_or_else(|| missing("notify.long_wait"))?.0,
+    })
 }
 
 fn provider(table: RawProviderTable) -> ProviderSettings {

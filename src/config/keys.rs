@@ -106,6 +106,14 @@ sections! {
         usd: Limit<Number>,
         assume_usd_per_call: Limit<Number>,
     }
+    notify: RawNotify {
+        webhook: String,
+        webhook_secret: String,
+        command: String,
+        desktop: bool,
+        events: Vec<String>,
+        long_wait: Time,
+    }
     checkpoint: RawCheckpoint {
         enabled: bool,
         keep: Count,

@@ -7,7 +7,7 @@ pub const MASK: &str = "********";
 
 /// Last words of names whose values are secrets.
 const NAMES: &[&str] =
-    &["token", "secret", "password", "passwd", "key", "apikey", "credential", "credentials"];
+    &["token", "webhook", "secret", "password", "passwd", "key", "apikey", "credential", "credentials"];
 
 /// How keys of well-known services begin.
 const PREFIXES: &[&str] = &[

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::notification::Kind;
+
 /// All settings. Made by [`load`](super::load()) alone, so each value keeps its rule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
@@ -40,6 +42,8 @@ pub struct Config {
     pub gates: Gates,
     /// Money.
     pub budget: Budget,
+    /// Who is told when the session needs a person.
+    pub notify: Notify,
     /// Copies of the work after each iteration.
     pub checkpoint: Checkpoint,
     /// Rotation of the events file.
@@ -246,6 +250,23 @@ pub struct Budget {
     pub assume_usd_per_call: Option<f64>,
 }
 
+/// `[notify]`
+#[derive(Clone, PartialEq, Eq)]
+pub struct Notify {
+    /// Where notifications are posted to. Often a secret itself.
+    pub webhook: Option<String>,
+    /// What the posts are signed with.
+    pub secret: Option<String>,
+    /// Program and arguments that get them on stdin.
+    pub command: Vec<String>,
+    /// They are shown on the desktop.
+    pub desktop: bool,
+    /// Which ones.
+    pub kinds: Vec<Kind>,
+    /// A wait of at least this is a long one.
+    pub long_wait: Duration,
+}
+
 /// `[checkpoint]`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkpoint {
@@ -302,6 +323,27 @@ impl Config {
         let own = self.providers.get(provider).and_then(|settings| settings.model.as_deref());
         let first = self.provider.model.as_deref().filter(|_| provider == self.provider.name);
         first.or(own)
+    }
+}
+
+// === impl Notify ===
+
+impl Notify {
+    /// Somebody is told.
+    pub fn is_on(&self) -> bool {
+        (self.webhook.is_some() || !self.command.is_empty() || self.desktop) && !self.kinds.is_empty()
+    }
+}
+
+impl fmt::Debug for Notify {
+    /// Without the address and what it is signed with.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Notify")
+            .field("webhook", &self.webhook.is_some())
+            .field("command", &self.command.first())
+            .field("desktop", &self.desktop)
+            .field("kinds", &self.kinds)
+            .finish_non_exhaustive()
     }
 }
 

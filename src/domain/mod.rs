@@ -11,6 +11,7 @@ pub mod event;
 pub mod host_accounts;
 pub mod ids;
 pub mod money;
+pub mod notification;
 pub mod outcome;
 pub mod plain_text;
 pub mod prompt;

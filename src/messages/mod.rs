@@ -9,6 +9,7 @@ pub mod gates;
 pub mod host;
 pub mod journal;
 pub mod lane;
+pub mod notifier;
 pub mod project;
 pub mod provider;
 pub mod repo;

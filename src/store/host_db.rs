@@ -14,6 +14,10 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags, Row, TransactionBehavior, params};
 use rustix::fs::{FlockOperation, flock};
 
+mod notifications;
+
+pub use notifications::{Delivery, Entry, Letter, Post};
+
 use super::connect;
 use super::error::StoreError;
 use super::paths::{aside, beside};
@@ -37,6 +41,11 @@ const MIGRATIONS: &[&str] = &[
        stated INTEGER NOT NULL, since TEXT NOT NULL) STRICT;
      CREATE TABLE leases (account TEXT PRIMARY KEY, pid INTEGER NOT NULL, start_time INTEGER NOT NULL, space TEXT NOT NULL,
        expiry TEXT NOT NULL, project TEXT NOT NULL) STRICT;",
+    // 2. A notification for one channel. `target` is a digest of where it goes; `pid`, `start_time` and `space` are
+    // of the process that is sending it.
+    "CREATE TABLE notifications (id TEXT NOT NULL, channel TEXT NOT NULL, target TEXT NOT NULL, body TEXT NOT NULL,
+       created TEXT NOT NULL, state TEXT NOT NULL, tries INTEGER NOT NULL, next TEXT, error TEXT, pid INTEGER NOT NULL,
+       start_time INTEGER NOT NULL, space TEXT NOT NULL, PRIMARY KEY (id, channel)) STRICT;",
 ];
 
 /// The schema that this version writes.

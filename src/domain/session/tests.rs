@@ -3,6 +3,7 @@
 mod begin;
 mod boundary;
 mod money;
+mod notifications;
 mod outcomes;
 mod property;
 mod settings;
