@@ -673,3 +673,34 @@ proptest! {
         }
     }
 }
+
+/// Wordings that were new to the rules when they were written down.
+#[test]
+fn what_was_not_known_yet_is_judged_by_its_mechanism() {
+    let limit = r#"{"type":"result","subtype":"success","is_error":true,"api_error_status":429,"result":"You've reached your Opus limit · resets Dec 2 at 5am (UTC)"}"#;
+    let limited = Call::of("claude", &[limit]).at("2026-11-30T20:00:00Z").exits(1);
+    let until = Some("2026-12-02T05:00:00Z".parse().unwrap());
+    assert_eq!((limited.outcome, limited.scope), (Outcome::UsageLimited { until }, AccountScope::Model));
+
+    for (provider, stderr) in [
+        ("claude", "Error: Cannot find module '/usr/lib/node_modules/@anthropic-ai/claude-code/cli.js'"),
+        ("gemini", "Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'yargs' imported from /usr/lib/x.js"),
+        ("codex", "Error: Failed to parse config.toml: TOML parse error at line 3, column 1"),
+    ] {
+        let verdict = Call::of(provider, &[]).stderr(&[stderr]).exits(1);
+        assert_eq!(verdict.outcome, Outcome::NotRunnable, "{provider}: {stderr}");
+    }
+    let long = r#"sdkerror: Status 400. Body: {"message":"Prompt contains 150000 tokens and 0 draft tokens, too large for model with 131072 maximum context length"}"#;
+    assert_eq!(Call::of("command", &[]).stderr(&[long]).exits(1).outcome, Outcome::ContextOverflow);
+    let gone = r#"Error: 404 {"error":{"message":"model 'llama9' not found"}}"#;
+    assert_eq!(Call::of("command", &[]).stderr(&[gone]).exits(1).outcome, Outcome::ModelUnavailable);
+}
+
+#[test]
+fn words_that_a_model_was_paid_for_are_no_error_in_disguise() {
+    let says = r#"{"type":"item.completed","item":{"id":"i","type":"agent_message","text":"You've hit your usage limit. is the message that we show now."}}"#;
+    let paid = r#"{"type":"turn.completed","usage":{"input_tokens":10,"output_tokens":14}}"#;
+    let free = r#"{"type":"turn.completed","usage":{"input_tokens":0,"output_tokens":0}}"#;
+    assert_eq!(Call::of("codex", &[says, paid]).exits(0).outcome.name(), "completed");
+    assert_eq!(Call::of("codex", &[says, free]).exits(0).outcome.name(), "usage_limited");
+}

@@ -163,7 +163,9 @@ impl<'a> Case<'a> {
 
     /// An error message that was passed off as the whole answer.
     fn disguised(&self, answer: &'a str) -> Option<Verdict> {
-        if answer.is_empty() || answer.len() > DISGUISED_MAX {
+        // Tokens that were paid for are the model's own words.
+        let spoke = self.transcript.usage.output_tokens.is_some_and(|tokens| tokens > 0);
+        if answer.is_empty() || answer.len() > DISGUISED_MAX || spoke {
             return None;
         }
         self.decide(self.matches(Where::Answer, "result", [answer]))
