@@ -1,7 +1,10 @@
-//! `host.db`: what all sessions of the host know about accounts.
+//! `host.db`: what all sessions of the host know about accounts, and what their calls cost.
 //!
 //! It lives in the home of Longhaul, not in a project, and may be used by any number of processes at once. What is in
 //! it is learned again when it is lost: a damaged file is kept aside and begun anew. Made at the first write.
+
+mod bookings;
+mod ledger;
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -21,6 +24,9 @@ use crate::domain::host_accounts::{Change, Holder, HostAccounts, Lease, Record};
 use crate::domain::state::Account;
 use crate::process::ProcessId;
 
+pub use bookings::{Found, Mark};
+pub use ledger::{Caller, Known, Line};
+
 /// Its name.
 pub const HOST_DB: &str = "host.db";
 
@@ -37,6 +43,8 @@ const MIGRATIONS: &[&str] = &[
        stated INTEGER NOT NULL, since TEXT NOT NULL) STRICT;
      CREATE TABLE leases (account TEXT PRIMARY KEY, pid INTEGER NOT NULL, start_time INTEGER NOT NULL, space TEXT NOT NULL,
        expiry TEXT NOT NULL, project TEXT NOT NULL) STRICT;",
+    // 2. What calls cost.
+    ledger::SCHEMA,
 ];
 
 /// The schema that this version writes.

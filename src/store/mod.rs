@@ -31,7 +31,7 @@ pub use codec::{EventLine, decode};
 pub use db::{Committed, Db};
 pub use error::StoreError;
 pub use follow::Follower;
-pub use host_db::{HOST_DB, HostDb, Replaced};
+pub use host_db::{Caller, Found, HOST_DB, HostDb, Known, Line, Mark, Replaced};
 pub use journal::{Journal, JournalLimits};
 pub use lock::{Held, Holder, LockError, ProjectLock, holder};
 pub use open::{Inspection, OpenOptions, Opened, Recovery, inspect};
