@@ -9,8 +9,8 @@ use longhaul::cli::error::{CliError, ExitCode};
 use longhaul::cli::output::{Colour, Output};
 use longhaul::cli::project::Project;
 use longhaul::cli::{
-    accounts, completions, config, control, demo, doctor, events, gates, init, logs, notify, provider, run,
-    status,
+    accounts, budget, completions, config, control, demo, doctor, events, gates, init, logs, notify,
+    provider, run, status,
 };
 use longhaul::config::Environment;
 use longhaul::process;
@@ -59,6 +59,7 @@ fn dispatch(cli: &Cli, environment: &Environment, output: &mut Output) -> Result
         Command::Logs(args) => logs::logs(args, &project()?, output),
         Command::Completions(args) => completions::completions(args, output),
         Command::Gates(args) => gates::gates(*args, &project()?, output),
+        Command::Budget(args) => budget::budget(args, &project()?, output),
         Command::Accounts(args) => accounts::accounts(args, &project()?, output),
         Command::Notify(args) => notify::notify(args, &project()?, output),
         Command::Provider(command) => provider::provider(command, &project()?, output),

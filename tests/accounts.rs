@@ -289,9 +289,10 @@ fn a_damaged_host_database_is_begun_anew() {
 }
 
 #[test]
-fn a_project_without_a_shared_account_makes_no_host_database() {
+fn a_rehearsal_makes_no_host_database() {
     let world = World::new();
-    world.run(world.run_agent("say=ok", "--max-iterations 1")).ok();
+    world.write(".longhaul/rehearsal.toml", "[[call]]\nsteps = [{ say = \"ok\" }]\n");
+    world.run(words("run --json --provider rehearsal --max-iterations 1")).ok();
     assert!(!world.home().join("longhaul/host.db").exists());
 }
 

@@ -4,6 +4,7 @@
 //! time; what comes in meanwhile is the next job.
 
 mod desk;
+mod ledger;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,6 +21,9 @@ pub use desk::Desk;
 /// How often the lease is renewed of an account that is being tried: well before it ends.
 const RENEW: Duration = Duration::from_secs(20);
 
+/// How long calls that have ended wait to be booked: together, and when the next call has begun.
+const BOOK: Duration = Duration::from_secs(5);
+
 /// The actor.
 pub struct AccountsActor;
 
@@ -30,6 +34,12 @@ pub struct Accounts {
     waiting: VecDeque<AccountsMsg>,
     /// The timer that renews leases runs.
     renewing: bool,
+    /// The timer for booking runs.
+    booking: bool,
+    /// Calls may have ended that are not booked.
+    unbooked: bool,
+    /// Nowhere is a ledger.
+    homeless: bool,
 }
 
 // === impl AccountsActor ===
@@ -44,7 +54,11 @@ impl Actor for AccountsActor {
         _: ActorRef<AccountsMsg>,
         ctx: Arc<ProjectCtx>,
     ) -> Result<Accounts, ActorProcessingErr> {
-        Ok(Accounts { desk: Some(Box::new(Desk::new(ctx))), waiting: VecDeque::new(), renewing: false })
+        let homeless = ctx.home.is_none();
+        let desk = Some(Box::new(Desk::new(ctx)));
+        // What a predecessor was told is not known.
+        let unbooked = true;
+        Ok(Accounts { desk, waiting: VecDeque::new(), renewing: false, booking: false, unbooked, homeless })
     }
 
     async fn handle(
@@ -60,10 +74,23 @@ impl Actor for AccountsActor {
                 }
                 state.desk = Some(desk);
             }
+            AccountsMsg::Book => {
+                state.unbooked = true;
+                if !state.homeless && !std::mem::replace(&mut state.booking, true) {
+                    myself.send_after(BOOK, || AccountsMsg::BookNow);
+                }
+            }
+            AccountsMsg::Close(reply) if state.homeless || !state.unbooked => {
+                // Whoever asked may have stopped waiting.
+                let _ = reply.send(());
+            }
             #[cfg(debug_assertions)]
             AccountsMsg::Crash => panic!("asked to crash"),
             other => {
                 state.renewing &= !matches!(other, AccountsMsg::Renew);
+                if matches!(other, AccountsMsg::BookNow | AccountsMsg::Close(_)) {
+                    (state.booking, state.unbooked) = (false, false);
+                }
                 state.waiting.push_back(other);
             }
         }

@@ -22,7 +22,7 @@ use crate::domain::ids::{EventId, IdSource};
 use crate::domain::session::Input;
 use crate::domain::spec::SpecWarning;
 use crate::domain::state::State;
-use crate::domain::status::Facts;
+use crate::domain::status::{Facts, WindowStatus};
 use crate::intake::file_system::{FileSystem, file_system};
 use crate::intake::signal_files::resume_path;
 use crate::intake::stamp::Stamp;
@@ -151,6 +151,8 @@ pub struct ProjectCtx {
     pub settings_read: Mutex<SettingsStamps>,
     /// What a first look at the project shows.
     pub facts: Mutex<Vec<String>>,
+    /// What the ledger had last of the windows beyond the session.
+    pub windows: Mutex<Vec<WindowStatus>>,
     /// It was said that git is not used.
     pub git_said: AtomicBool,
     /// The last `spec_truncated` that was said: once for the same sizes.
@@ -267,6 +269,7 @@ impl ProjectCtx {
             local: OnceLock::new(),
             settings_read: Mutex::default(),
             facts: Mutex::default(),
+            windows: Mutex::default(),
             git_said: AtomicBool::new(false),
             truncation_said: Mutex::default(),
         }
@@ -373,6 +376,7 @@ impl ProjectCtx {
             problem: None,
             disk: Vec::new(),
             min_free_bytes: self.config().disk.min_free,
+            windows: self.windows.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }
 

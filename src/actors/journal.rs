@@ -15,7 +15,7 @@ use super::blocking::away;
 use super::context::{ProjectCtx, Show};
 use crate::domain::event::{Body, Event};
 use crate::domain::notification::is_hint;
-use crate::domain::state::Reason;
+use crate::domain::state::{Reason, WaitReason};
 use crate::messages::journal::JournalMsg;
 use crate::messages::notifier::NotifierMsg;
 use crate::messages::store::Committed;
@@ -235,6 +235,11 @@ fn tell_scripts(ctx: &ProjectCtx, event: &Event) {
         Body::BudgetExceeded { .. } => put(BUDGET_EXCEEDED),
         Body::SessionPaused { reason, .. } if reason.needs_person() && *reason != Reason::Requested => {
             put(NEEDS_HUMAN);
+        }
+        // Money was set aside for a call: there is room.
+        Body::WaitEnded { why: WaitReason::BudgetExceeded } | Body::BudgetReserved { .. } => {
+            // Most often there is none.
+            let _ = std::fs::remove_file(folder.join(BUDGET_EXCEEDED));
         }
         Body::SessionContinued { .. } | Body::SessionStarted(_) => {
             for name in [NEEDS_HUMAN, BUDGET_EXCEEDED] {

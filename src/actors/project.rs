@@ -14,6 +14,7 @@ use super::signals::SignalsActor;
 use super::store::{StoreActor, StoreArgs};
 use super::supervision::{ChildSpec, Children, Fallen, Strategy};
 use crate::domain::event::Body;
+use crate::messages::accounts::AccountsMsg;
 use crate::messages::host::HostMsg;
 use crate::messages::journal::JournalMsg;
 use crate::messages::project::ProjectMsg;
@@ -129,6 +130,7 @@ impl Project {
         let _ = slots.repo.call("the repository", CLOSING, RepoMsg::Close).await;
         let _ = slots.store.call("the store", CLOSING, StoreMsg::Close).await;
         let _ = slots.journal.call("the journal", CLOSING, JournalMsg::Close).await;
+        let _ = slots.accounts.call("accounts", CLOSING, AccountsMsg::Close).await;
         self.children.stop_all("the run is over").await;
         // Whoever died in these last moments has left lines unwritten.
         let ctx = self.ctx.clone();

@@ -139,7 +139,7 @@ fn process(ctx: &ProjectCtx, go: &Go, state: &State, definition: &Definition, pr
         prompt,
         model: config.model_for(&go.provider).map(str::to_owned),
         resume,
-        caps: Caps::default(),
+        caps: Caps { max_budget_usd: config.budget.call_usd, ..Caps::default() },
         cwd: ctx.paths.root.clone(),
         vars: marks(ctx, go.iteration, go.attempt)
             .into_iter()

@@ -20,6 +20,7 @@ use super::survey::{self, Survey};
 use crate::domain::accounts::Admission;
 use crate::domain::event::{Body, Draft};
 use crate::domain::ids::{IdSource, LaneId};
+use crate::domain::ledger::Reservation;
 use crate::domain::outcome::Outcome;
 use crate::domain::reach::Reach;
 use crate::domain::session::{Action, Input, Machine, Signals};
@@ -98,6 +99,7 @@ struct Question {
     active: usize,
     known: BTreeMap<String, Account>,
     lost: bool,
+    money: Option<Box<Reservation>>,
 }
 
 // === impl SessionActor ===
@@ -309,13 +311,15 @@ impl SessionState {
                 let chain = self.machine.as_ref().and_then(Machine::session).map(|s| s.chain.clone());
                 self.lane.cast(LaneMsg::Prepare { chain: chain.unwrap_or_default() });
             }
-            Action::Admit { ask, chain, active, known, lost } => {
-                let question = Question { ask, chain, active, known, lost };
+            Action::Admit { ask, chain, active, known, lost, money } => {
+                let question = Question { ask, chain, active, known, lost, money };
                 tokio::spawn(admit_and_tell(self.ctx.clone(), question, myself.clone()));
             }
             Action::Learned { account, lesson } => {
                 slots.accounts.cast(AccountsMsg::Learned { account, lesson });
             }
+            Action::Release { token } => slots.accounts.cast(AccountsMsg::Release { token }),
+            Action::Book => slots.accounts.cast(AccountsMsg::Book),
             Action::Readmit { chain } => slots.accounts.cast(AccountsMsg::Readmit { chain }),
             Action::Go { token, iteration, attempt, provider } => {
                 self.lane.cast(LaneMsg::Go(Go { token, iteration, attempt, provider }));
@@ -453,11 +457,11 @@ async fn commit_and_tell(
 }
 
 async fn admit_and_tell(ctx: Arc<ProjectCtx>, question: Question, session: ActorRef<SessionMsg>) {
-    let Question { ask, chain, active, known, lost } = question;
+    let Question { ask, chain, active, known, lost, money } = question;
     let mut reached = reach(&ctx, Reach { chain: &chain, active, known: &known, lost }).await;
     let make = |reply| {
         let (chain, known, unreachable) = (chain.clone(), known.clone(), reached.unreachable.clone());
-        AccountsMsg::Admit(Admit { chain, active, known, unreachable, reply })
+        AccountsMsg::Admit(Admit { chain, active, known, unreachable, money: money.clone(), reply })
     };
     // The disk is looked at before every iteration; what it finds reaches the session before the admission does.
     let disk = ctx.slots.disk.call("disk", ANSWER, DiskMsg::LookNow);
@@ -465,9 +469,9 @@ async fn admit_and_tell(ctx: Arc<ProjectCtx>, question: Question, session: Actor
     // They are being restarted; a moment later they are back.
     let again = || {
         let account = chain.get(active).cloned().unwrap_or_default();
-        Admitted { admission: Admission::Wait { until: ctx.now(), account }, news: Vec::new() }
+        Admitted { admission: Admission::Wait { until: ctx.now(), account }, news: Vec::new(), money: None }
     };
-    let Admitted { admission, mut news } = answer.unwrap_or_else(|_| again());
+    let Admitted { admission, mut news, money } = answer.unwrap_or_else(|_| again());
     if let Admission::Granted(at) | Admission::Probe(at) = admission
         && let Some(name) = chain.get(at)
     {
@@ -475,7 +479,7 @@ async fn admit_and_tell(ctx: Arc<ProjectCtx>, question: Question, session: Actor
     }
     news.extend(reached.news);
     // A session that died asks again.
-    let _ = session.cast(SessionMsg::Input(Box::new(Input::Admitted { ask, admission, news })));
+    let _ = session.cast(SessionMsg::Input(Box::new(Input::Admitted { ask, admission, news, money })));
 }
 
 async fn survey_and_tell(ctx: Arc<ProjectCtx>, session: ActorRef<SessionMsg>) {

@@ -7,6 +7,7 @@ use crate::config::{Config, Override, PauseMode};
 use crate::domain::backoff::Backoff;
 use crate::domain::complexity::Complexity;
 use crate::domain::event::{Body, Mode};
+use crate::domain::money::MicroUsd;
 use crate::domain::session::{Begin, Rules};
 use crate::domain::spec::{Spec, SpecWarning};
 use crate::domain::state::Limits;
@@ -105,11 +106,20 @@ pub fn rules(ctx: &ProjectCtx, config: &Config) -> Rules {
         stop_grace: config.stop.grace,
         max_outage: config.network.max_outage,
         assume_usd: config.budget.assume_usd_per_call,
+        call_usd: config.budget.call_usd.and_then(MicroUsd::from_usd),
+        capped: capped(ctx, config),
+        windows: config.budget.windows(),
         resume_conversation: config.run.resume_conversation,
         credentials: credentials(ctx, config),
         gates: gates_of(&config.gates, &ctx.paths.root).into_iter().map(|gate| gate.name).collect(),
         wait: config.run.wait,
     }
+}
+
+/// Providers of the chain whose CLI keeps a limit of cost itself.
+fn capped(ctx: &ProjectCtx, config: &Config) -> std::collections::BTreeSet<String> {
+    let keeps = |name: &String| ctx.providers.definition(name).is_some_and(|known| known.caps_cost());
+    chain(ctx, config).into_iter().filter(keeps).collect()
 }
 
 /// What each provider's credential is, and how to renew it.

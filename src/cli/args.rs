@@ -107,6 +107,8 @@ pub enum Command {
     /// Show the agents that can be called, and choose one
     #[command(subcommand)]
     Provider(ProviderCommand),
+    /// Show what was spent, and what is left: here, and on this host today and this month
+    Budget(BudgetArgs),
     /// Show which accounts are left alone on this host, until when and why
     Accounts(AccountsArgs),
     /// Try, list and repeat notifications: webhook, command, desktop
@@ -465,6 +467,32 @@ impl From<EndedBy> for OurReason {
     }
 }
 
+/// `budget`
+#[derive(Debug, Clone, Copy, Args)]
+#[command(after_help = "Examples:
+  longhaul budget                     this session and project, and this host today and this month
+  longhaul budget --by project        which project spent how much this month
+  longhaul config set budget.usd 40   raise the limit of the session")]
+pub struct BudgetArgs {
+    /// Also show the shares of this month's calls, of all projects of this host
+    #[arg(long, value_name = "provider|project|day", hide_possible_values = true)]
+    pub by: Option<By>,
+    /// Print JSON on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What shares are made by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    /// Providers.
+    Provider,
+    /// Projects.
+    Project,
+    /// Days.
+    Day,
+}
+
 /// `accounts`
 #[derive(Debug, Clone, Args)]
 pub struct AccountsArgs {
@@ -597,6 +625,7 @@ impl Cli {
                 | ProviderCommand::Check(CheckArgs { json, .. })
                 | ProviderCommand::Classify(ClassifyArgs { json, .. }),
             )
+            | Command::Budget(BudgetArgs { json, .. })
             | Command::Accounts(
                 AccountsArgs { command: Some(AccountsCommand::Clear { json, .. }), .. }
                 | AccountsArgs { command: None, json },

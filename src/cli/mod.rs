@@ -2,6 +2,7 @@
 
 pub mod accounts;
 pub mod args;
+pub mod budget;
 mod classify;
 pub mod completions;
 pub mod config;

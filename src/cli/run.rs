@@ -408,8 +408,8 @@ fn preflight(
     }
     let model = loaded.config.model_for(primary);
     let tells_cost = providers.definition(primary).is_some_and(|definition| definition.tells_cost(model));
-    if loaded.config.budget.usd.is_some() && loaded.config.budget.assume_usd_per_call.is_none() && !tells_cost
-    {
+    let budget = &loaded.config.budget;
+    if budget.is_limited() && budget.assume_usd_per_call.is_none() && !tells_cost {
         let message = format!("a budget needs to know what a call costs, and `{primary}` does not tell");
         return Err(CliError::new(ErrorKind::Config, message)
             .hinted("name a model whose price is known: `longhaul config set provider.model NAME`")

@@ -98,6 +98,10 @@ fn build(raw: RawConfig, check: &mut Check<'_>, project: Option<&Path>) -> Resul
         },
         budget: Budget {
             usd: number_limit(need!(raw.budget.usd)),
+            call_usd: number_limit(need!(raw.budget.call_usd)),
+            project_usd: number_limit(need!(raw.budget.project_usd)),
+            day_usd: number_limit(need!(raw.budget.day_usd)),
+            month_usd: number_limit(need!(raw.budget.month_usd)),
             assume_usd_per_call: number_limit(need!(raw.budget.assume_usd_per_call)),
         },
         notify: notify(raw.notify, check)?,
@@ -169,7 +173,9 @@ fn rules(config: &Config, check: &mut Check<'_>) {
     check.that(config.disk.interval >= Duration::from_millis(100), "disk.interval", "must be at least 100ms");
 
     check.that(!config.gates.timeout.is_zero(), "gates.timeout", "must be more than 0");
-    check.that(config.budget.usd.is_none_or(|usd| usd > 0.0), "budget.usd", "must be more than 0");
+    for (key, limit) in config.budget.limits() {
+        check.that(limit.is_none_or(|usd| usd > 0.0), key, "must be more than 0");
+    }
     check.that(
         config.budget.assume_usd_per_call.is_none_or(|usd| usd >= 0.0),
         "budget.assume_usd_per_call",

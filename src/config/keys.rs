@@ -104,6 +104,10 @@ sections! {
     }
     budget: RawBudget {
         usd: Limit<Number>,
+        call_usd: Limit<Number>,
+        project_usd: Limit<Number>,
+        day_usd: Limit<Number>,
+        month_usd: Limit<Number>,
         assume_usd_per_call: Limit<Number>,
     }
     notify: RawNotify {

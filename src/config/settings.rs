@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::ledger::WindowLimits;
+use crate::domain::money::MicroUsd;
 use crate::domain::notification::Kind;
 
 /// All settings. Made by [`load`](super::load()) alone, so each value keeps its rule.
@@ -246,6 +248,14 @@ pub enum GateCommand {
 pub struct Budget {
     /// US dollars of the whole session; above zero.
     pub usd: Option<f64>,
+    /// US dollars of one call; above zero.
+    pub call_usd: Option<f64>,
+    /// US dollars of all sessions of the project; above zero.
+    pub project_usd: Option<f64>,
+    /// US dollars of all projects of the host in a calendar day; above zero.
+    pub day_usd: Option<f64>,
+    /// US dollars of all projects of the host in a calendar month; above zero.
+    pub month_usd: Option<f64>,
     /// US dollars counted for a call of unknown cost; zero is allowed.
     pub assume_usd_per_call: Option<f64>,
 }
@@ -344,6 +354,33 @@ impl fmt::Debug for Notify {
             .field("desktop", &self.desktop)
             .field("kinds", &self.kinds)
             .finish_non_exhaustive()
+    }
+}
+
+// === impl Budget ===
+
+impl Budget {
+    /// Anything limits what is spent.
+    pub fn is_limited(&self) -> bool {
+        self.limits().into_iter().any(|(_, limit)| limit.is_some())
+    }
+
+    /// Each limit with its key, US dollars.
+    pub fn limits(&self) -> [(&'static str, Option<f64>); 5] {
+        [
+            ("budget.usd", self.usd),
+            ("budget.call_usd", self.call_usd),
+            ("budget.project_usd", self.project_usd),
+            ("budget.day_usd", self.day_usd),
+            ("budget.month_usd", self.month_usd),
+        ]
+    }
+
+    /// The limits that go beyond a session.
+    pub fn windows(&self) -> WindowLimits {
+        let micros = |usd: Option<f64>| usd.and_then(MicroUsd::from_usd);
+        let (project, day, month) = (self.project_usd, self.day_usd, self.month_usd);
+        WindowLimits { project: micros(project), day: micros(day), month: micros(month) }
     }
 }
 

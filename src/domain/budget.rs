@@ -77,10 +77,9 @@ impl Budget {
         forecast(self.recent.iter().copied(), Some(limit), assume)
     }
 
-    /// The forecast of the next call, when it would pass `limit`.
-    pub fn exceeded(&self, limit: MicroUsd, assume: Option<MicroUsd>) -> Option<MicroUsd> {
-        let next = self.next(limit, assume);
-        (self.spent.plus(self.reserved).plus(next) > limit).then_some(next)
+    /// A call of this forecast would pass `limit`.
+    pub fn would_pass(&self, limit: MicroUsd, next: MicroUsd) -> bool {
+        self.spent.plus(self.reserved).plus(next) > limit
     }
 }
 
@@ -101,8 +100,9 @@ mod tests {
             budget.book(Some(1.11), true);
         }
         assert_eq!(budget.spent, usd(9.99));
-        assert_eq!(budget.exceeded(usd(10.0), None), Some(usd(1.11)));
-        assert_eq!(budget.exceeded(usd(11.10), None), None, "a raised limit admits it");
+        assert_eq!(budget.next(usd(10.0), None), usd(1.11));
+        assert!(budget.would_pass(usd(10.0), usd(1.11)));
+        assert!(!budget.would_pass(usd(11.10), usd(1.11)), "a raised limit admits it");
     }
 
     #[test]
@@ -133,10 +133,10 @@ mod tests {
         fn admitted_calls_keep_the_limit(costs in proptest::collection::vec(0.0..5.0_f64, 0..40), limit in 0.5..20.0_f64) {
             let (mut budget, limit) = (Budget::default(), usd(limit));
             for cost in costs {
-                if budget.exceeded(limit, None).is_some() {
+                let next = budget.next(limit, None);
+                if budget.would_pass(limit, next) {
                     break;
                 }
-                let next = budget.next(limit, None);
                 budget.reserve(Some(next.as_usd()));
                 prop_assert!(budget.spent.plus(budget.reserved) <= limit);
                 let cost = cost.min(next.as_usd());

@@ -9,6 +9,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::ids::{EventId, LaneId, MessageId, SessionId, Token};
+use super::ledger::{Window, WindowUse};
+use super::money::MicroUsd;
 use super::outcome::{Exit, Usage, Verdict};
 use super::state::{GateResult, Limits, Override, Phase, Reason, State, WaitReason};
 
@@ -366,10 +368,16 @@ pub enum Body {
     BudgetReserved {
         /// US dollars.
         usd: f64,
-        /// Spent so far, US dollars.
+        /// Spent so far in that window, US dollars.
         spent_usd: f64,
         /// The limit, US dollars.
         limit_usd: f64,
+        /// The window that these two are of: the session, where it has a limit.
+        #[serde(default)]
+        window: Window,
+        /// The windows beyond the session that have a limit, as they were before that.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        windows: Vec<WindowUse>,
     },
     /// The next call would pass the limit, or one in flight did.
     BudgetExceeded {
@@ -381,6 +389,15 @@ pub enum Body {
         next_usd: f64,
         /// How far calls in flight went beyond the limit, US dollars.
         overshoot_usd: f64,
+        /// The window whose limit that is.
+        #[serde(default)]
+        window: Window,
+        /// Set aside for other calls in flight, US dollars.
+        #[serde(default)]
+        reserved_usd: f64,
+        /// When the window begins anew; none: a person has to raise the limit.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        resets_at: Option<Timestamp>,
     },
     /// A file system in use runs full.
     DiskLow {
@@ -549,6 +566,16 @@ pub enum Mode {
     Spec,
     /// No spec, or an empty one: work is derived from the code base.
     Analysis,
+}
+
+// === impl AttemptFinished ===
+
+impl AttemptFinished {
+    /// What it is booked at, and whether that is not what it is known to have cost.
+    pub fn booked(&self) -> (Option<MicroUsd>, bool) {
+        let cost = self.cost_usd.and_then(MicroUsd::from_usd);
+        (cost, cost.is_none() || !matches!(self.cost_source.as_str(), "provider" | "none"))
+    }
 }
 
 // === impl Body ===

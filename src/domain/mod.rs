@@ -10,6 +10,7 @@ pub mod disk;
 pub mod event;
 pub mod host_accounts;
 pub mod ids;
+pub mod ledger;
 pub mod money;
 pub mod notification;
 pub mod outcome;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::budget::Budget;
 use super::event::{AttemptFinished, Body, Event, Mode};
 use super::ids::{LaneId, MessageId, SessionId, Token};
+use super::ledger::Window;
 use super::outcome::{Exit, Outcome};
 
 /// Version of the stored form of [`State`].
@@ -122,6 +123,9 @@ pub struct Session {
     pub last_outcome: Option<String>,
     /// Money.
     pub budget: Budget,
+    /// The limit that the next call would have passed, until one begins or a person resumes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over: Option<OverBudget>,
     /// Time in which the session was not paused, milliseconds, up to `active_since`.
     pub active_ms: u64,
     /// Since when it is not paused.
@@ -213,6 +217,17 @@ pub enum WaitReason {
     Overloaded,
     /// The network is away.
     NetworkDown,
+    /// The budget of a day or a month is used up, or set aside for calls in flight.
+    BudgetExceeded,
+}
+
+/// A limit of money that is used up.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct OverBudget {
+    /// What it is about.
+    pub window: Window,
+    /// The limit, US dollars.
+    pub limit_usd: f64,
 }
 
 /// A setting of the command line.
@@ -511,6 +526,7 @@ impl Session {
             goals_met: 0,
             last_outcome: None,
             budget: Budget::default(),
+            over: None,
             active_ms: 0,
             active_since: Some(time),
             last_event: time,
@@ -586,7 +602,11 @@ impl Session {
                 self.detail = detail.clone();
                 self.wait = None;
             }
+            Body::BudgetExceeded { window, limit_usd, .. } => {
+                self.over = Some(OverBudget { window: *window, limit_usd: *limit_usd });
+            }
             Body::SessionContinued { reason } => {
+                self.over = None;
                 self.active_since.get_or_insert(now);
                 self.enter(Phase::Running, None, now);
                 match reason {
@@ -633,6 +653,7 @@ impl Session {
             }
             Body::AttemptStarted { token, pid, start_time, reserved_usd, resumes, .. } => {
                 self.resume_due = false;
+                self.over = None;
                 self.attempt = event.attempt.unwrap_or(self.attempt + 1);
                 self.calls = self.calls.saturating_add(1);
                 let reserved_usd = *reserved_usd;
@@ -799,7 +820,7 @@ macro_rules! display_as_serde {
 display_as_serde!(Phase, Reason, WaitReason, GateResult, Mode);
 
 impl Reason {
-    /// Only a person can end this: with `--no-wait` the program exits 5.
+    /// Only a person can end a pause for this: with `--no-wait` the program exits 5.
     pub fn needs_person(self) -> bool {
         !matches!(
             self,
@@ -837,6 +858,7 @@ impl WaitReason {
             WaitReason::CoolDown => Reason::RateLimited,
             WaitReason::Overloaded => Reason::Overloaded,
             WaitReason::NetworkDown => Reason::NetworkDown,
+            WaitReason::BudgetExceeded => Reason::BudgetExceeded,
         }
     }
 }

@@ -5,6 +5,8 @@ use serde::Serialize;
 
 use super::event::Mode;
 use super::ids::{LaneId, SessionId};
+use super::ledger::{Tally, Window};
+use super::money::MicroUsd;
 use super::state::{GateResult, Phase, Reason, State, WaitReason};
 
 /// What is not in the state.
@@ -22,6 +24,8 @@ pub struct Facts {
     pub disk: Vec<DiskSpace>,
     /// The limit below which the session pauses, bytes.
     pub min_free_bytes: u64,
+    /// Money beyond the session.
+    pub windows: Vec<WindowStatus>,
 }
 
 /// Free space of a file system in use.
@@ -156,6 +160,29 @@ pub struct BudgetStatus {
     pub reserved_usd: f64,
     /// Calls whose cost is not known, and not in `spent_usd`.
     pub unknown_calls: u64,
+    /// What goes beyond the session; empty while nothing is known of that.
+    pub windows: Vec<WindowStatus>,
+}
+
+/// Money of a window, US dollars.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WindowStatus {
+    /// Which window.
+    pub window: Window,
+    /// The limit, if any.
+    pub limit_usd: Option<f64>,
+    /// Booked.
+    pub spent_usd: f64,
+    /// Set aside for calls in flight.
+    pub reserved_usd: f64,
+    /// What is left of the limit.
+    pub left_usd: Option<f64>,
+    /// Calls.
+    pub calls: u64,
+    /// Those of them whose cost is not known: they are in `spent_usd` with what was assumed, if anything was.
+    pub unknown_calls: u64,
+    /// When it begins anew; none: never.
+    pub resets_at: Option<Timestamp>,
 }
 
 /// Room.
@@ -232,6 +259,7 @@ impl Status {
                 spent_usd: session.map_or(0.0, |s| s.budget.spent.as_usd()),
                 reserved_usd: session.map_or(0.0, |s| s.budget.reserved.as_usd()),
                 unknown_calls: session.map_or(0, |s| s.budget.unknown_calls),
+                windows: facts.windows.clone(),
             },
             disk: DiskStatus { min_free_bytes: facts.min_free_bytes, file_systems: facts.disk.clone() },
             inbox: InboxStatus { queued: state.inbox.queued.len(), delivered: state.inbox.delivered },
@@ -247,6 +275,28 @@ impl Status {
                 .collect(),
             checkpoint: session.and_then(|s| s.checkpoint.clone()),
             seq: state.seq,
+        }
+    }
+}
+
+impl WindowStatus {
+    /// Of a window with these bounds, if it has any.
+    pub fn of(
+        window: Window,
+        limit_usd: Option<f64>,
+        tally: Tally,
+        bounds: Option<(Timestamp, Timestamp)>,
+    ) -> Self {
+        let limit = limit_usd.and_then(MicroUsd::from_usd);
+        WindowStatus {
+            window,
+            limit_usd,
+            spent_usd: tally.spent.as_usd(),
+            reserved_usd: tally.reserved.as_usd(),
+            left_usd: limit.map(|limit| limit.minus(tally.spent.plus(tally.reserved)).as_usd()),
+            calls: tally.calls,
+            unknown_calls: tally.unknown_calls,
+            resets_at: bounds.map(|(_, end)| end),
         }
     }
 }

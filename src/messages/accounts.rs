@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use ractor::RpcReplyPort;
 
 use crate::domain::accounts::{Admission, Lesson, Outage};
+use crate::domain::ids::Token;
+use crate::domain::ledger::{Money, Reservation};
 use crate::domain::state::Account;
 
 /// What Accounts receives.
@@ -24,6 +26,17 @@ pub enum AccountsMsg {
         /// The provider chain.
         chain: Vec<String>,
     },
+    /// Session: the money that was set aside for this call is not needed.
+    Release {
+        /// The call that does not begin.
+        token: Token,
+    },
+    /// Session: calls have ended that the ledger may not know of. It hears of them when there is time.
+    Book,
+    /// Accounts, from its timer: there is time now.
+    BookNow,
+    /// Project: no call begins any more; what has ended is to be booked.
+    Close(RpcReplyPort<()>),
     /// Accounts, from its timer: it still tries an account.
     Renew,
     /// Accounts, from its blocking thread: a job is over.
@@ -44,6 +57,8 @@ pub struct Admit {
     pub known: BTreeMap<String, Account>,
     /// Those whose servers do not answer: called only where there is no other.
     pub unreachable: BTreeSet<String>,
+    /// Money that is to be set aside together with that.
+    pub money: Option<Box<Reservation>>,
     /// The answer.
     pub reply: RpcReplyPort<Admitted>,
 }
@@ -55,4 +70,6 @@ pub struct Admitted {
     pub admission: Admission,
     /// Accounts of which others have learned that they are to be left alone, by provider.
     pub news: Vec<(String, Outage)>,
+    /// What the ledger says, where it was asked and the call may begin otherwise.
+    pub money: Option<Money>,
 }

@@ -168,6 +168,11 @@ impl Definition {
         self.output == OutputFormat::Rehearsal
     }
 
+    /// Its CLI ends a call that passes a limit of cost.
+    pub fn caps_cost(&self) -> bool {
+        !self.flags.max_budget_usd.is_empty()
+    }
+
     /// What a call costs is known: the provider says it, or it tells tokens and the price of `model` is known.
     pub fn tells_cost(&self, model: Option<&str>) -> bool {
         matches!(

@@ -1,7 +1,11 @@
-//! `host.db`: what all sessions of the host know about accounts.
+//! `host.db`: what all sessions of the host know about accounts, what their calls cost, and what people were told.
 //!
 //! It lives in the home of Longhaul, not in a project, and may be used by any number of processes at once. What is in
 //! it is learned again when it is lost: a damaged file is kept aside and begun anew. Made at the first write.
+
+mod bookings;
+mod ledger;
+mod notifications;
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -14,16 +18,16 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags, Row, TransactionBehavior, params};
 use rustix::fs::{FlockOperation, flock};
 
-mod notifications;
-
-pub use notifications::{Delivery, Entry, Letter, Post};
-
 use super::connect;
 use super::error::StoreError;
 use super::paths::{aside, beside};
 use crate::domain::host_accounts::{Change, Holder, HostAccounts, Lease, Record};
 use crate::domain::state::Account;
 use crate::process::ProcessId;
+
+pub use bookings::{Found, Mark};
+pub use ledger::{Caller, Known, Line};
+pub use notifications::{Delivery, Entry, Letter, Post};
 
 /// Its name.
 pub const HOST_DB: &str = "host.db";
@@ -46,6 +50,8 @@ const MIGRATIONS: &[&str] = &[
     "CREATE TABLE notifications (id TEXT NOT NULL, channel TEXT NOT NULL, target TEXT NOT NULL, body TEXT NOT NULL,
        created TEXT NOT NULL, state TEXT NOT NULL, tries INTEGER NOT NULL, next TEXT, error TEXT, pid INTEGER NOT NULL,
        start_time INTEGER NOT NULL, space TEXT NOT NULL, PRIMARY KEY (id, channel)) STRICT;",
+    // 3. What calls cost.
+    ledger::SCHEMA,
 ];
 
 /// The schema that this version writes.
@@ -200,6 +206,19 @@ impl HostDb {
     ) -> Result<T, StoreError> {
         self.seen = None;
         let done = change(&mut self.conn, &self.space, now, decide);
+        done.map_err(|error| self.error(&error))
+    }
+
+    /// Writes in one transaction, which nobody's reading or writing can get between.
+    fn write<T>(
+        &mut self,
+        work: impl FnOnce(&rusqlite::Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let done = self.conn.transaction_with_behavior(TransactionBehavior::Immediate).and_then(|tx| {
+            let done = work(&tx)?;
+            tx.commit()?;
+            Ok(done)
+        });
         done.map_err(|error| self.error(&error))
     }
 

@@ -31,7 +31,9 @@ pub use codec::{EventLine, decode};
 pub use db::{Committed, Db};
 pub use error::StoreError;
 pub use follow::Follower;
-pub use host_db::{Delivery, Entry, HOST_DB, HostDb, Letter, Post, Replaced};
+pub use host_db::{
+    Caller, Delivery, Entry, Found, HOST_DB, HostDb, Known, Letter, Line, Mark, Post, Replaced,
+};
 pub use journal::{Journal, JournalLimits};
 pub use lock::{Held, Holder, LockError, ProjectLock, holder};
 pub use open::{Inspection, OpenOptions, Opened, Recovery, inspect};

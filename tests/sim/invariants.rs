@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use longhaul::domain::event::{AttemptFinished, Body, Event};
 use longhaul::domain::ids::{EventId, MessageId, Token};
+use longhaul::domain::ledger::Window;
 use longhaul::domain::money::MicroUsd;
 use longhaul::domain::state::{Reason, State, WaitReason};
 
@@ -129,7 +130,8 @@ impl Invariants {
             Body::WaitEnded { why } => {
                 let (until, reason) = self.wait.take().ok_or("there was no wait")?;
                 holds!(reason == *why, "it had begun for another reason: {reason}");
-                self.cut = event.time < until;
+                // A budget has room again when its limit is raised, or other calls cost less than was set aside.
+                self.cut = event.time < until && *why != WaitReason::BudgetExceeded;
             }
             Body::CoolDown { account, until, .. } => {
                 holds!(until.is_none_or(|until| until > event.time), "a cool-down that is over at once");
@@ -143,6 +145,25 @@ impl Invariants {
                 holds!(self.queued.get(self.delivered) == Some(id), "delivered twice, or out of order");
                 holds!(self.call.is_none(), "delivered before the call that read it has ended");
                 self.delivered += 1;
+            }
+            Body::BudgetExceeded { window, limit_usd, spent_usd, overshoot_usd, .. }
+                if *window != Window::Session =>
+            {
+                let micros = |usd: &f64| MicroUsd::from_usd(*usd).unwrap_or_default();
+                let over = micros(spent_usd).minus(micros(limit_usd));
+                holds!(
+                    Some(over) == MicroUsd::from_usd(*overshoot_usd),
+                    "the {} is over by {over}",
+                    window.name()
+                );
+            }
+            Body::BudgetReserved { usd, windows, .. } => {
+                let micros = |usd: f64| MicroUsd::from_usd(usd).unwrap_or_default();
+                for of in windows {
+                    let sum = micros(of.spent_usd).plus(micros(of.reserved_usd)).plus(micros(*usd));
+                    let within = sum <= micros(of.limit_usd);
+                    holds!(within, "{sum} passes the limit of the {}", of.window.name());
+                }
             }
             Body::BudgetExceeded { overshoot_usd, .. } => {
                 let over = self.limit.map(|limit| self.spent.minus(limit));

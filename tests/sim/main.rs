@@ -5,6 +5,7 @@
 mod broken;
 mod faults;
 mod invariants;
+mod ledger;
 mod moments;
 mod month;
 mod restarts;

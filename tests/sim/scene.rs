@@ -1,6 +1,5 @@
 //! A project in a temporary folder, and the programs that run it.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, PoisonError};
@@ -38,6 +37,8 @@ pub struct Place {
     pub invariants: Arc<Mutex<Invariants>>,
     /// Nobody but who says so changes its files.
     still: bool,
+    /// What its host keeps; none: it has no host.
+    home: Option<PathBuf>,
     /// Wall time at which the next program starts.
     pub now: Timestamp,
     programs: u64,
@@ -128,7 +129,12 @@ impl Place {
         fs::write(&paths.config, settings).unwrap();
         let now = "2026-11-30T22:00:00Z".parse().unwrap();
         let (script, invariants) = (script.to_owned(), Arc::default());
-        Place { folder, paths, script, invariants, still, now, programs: 0 }
+        Place { folder, paths, script, invariants, still, home: None, now, programs: 0 }
+    }
+
+    /// The same on a host that keeps its state there.
+    pub fn on_host(self, home: &Path) -> Self {
+        Place { home: Some(home.to_owned()), ..self }
     }
 
     /// Starts a program, in the present runtime. How it will have ended.
@@ -164,7 +170,7 @@ impl Place {
             loaded,
             state: opened.state,
             request: RunRequest::default(),
-            env: BTreeMap::new(),
+            env: self.home.iter().map(|home| ("LONGHAUL_HOME".into(), home.into())).collect(),
             providers: ProviderBook::new(registry, None, &Default::default(), Some(script)),
             keeper: None,
             lock: None,

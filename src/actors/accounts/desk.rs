@@ -19,7 +19,7 @@ use crate::domain::event::Body;
 use crate::domain::host_accounts::{Answer, Change, Holder, HostAccounts, Question};
 use crate::messages::accounts::{AccountsMsg, Admit, Admitted};
 use crate::providers::account::{identity, may_have, with_model};
-use crate::store::{HostDb, Replaced, StoreError};
+use crate::store::{HostDb, Mark, Replaced, StoreError};
 
 /// Starts of calls per account and minute. No agent's turn is that short by intention: what comes faster is a loop
 /// that went wrong, and it must not burn an account.
@@ -36,9 +36,11 @@ struct Ticks(Instant);
 
 /// The desk. Its work may block.
 pub struct Desk {
-    ctx: Arc<ProjectCtx>,
+    pub(super) ctx: Arc<ProjectCtx>,
     /// `host.db`; none: not opened yet, or not there.
-    host: Option<HostDb>,
+    pub(super) host: Option<HostDb>,
+    /// How far the project's journal is booked in the ledger; none: it has to be asked.
+    pub(super) booked: Option<Mark>,
     /// Until then it is not tried again: it could not be used.
     given_up: Option<Instant>,
     /// Why it could not be used the last time: said once.
@@ -66,6 +68,7 @@ impl Desk {
         Desk {
             ctx,
             host: None,
+            booked: None,
             given_up: None,
             said: None,
             ids: BTreeMap::new(),
@@ -85,9 +88,8 @@ impl Desk {
         let shared =
             |name: &String| self.ctx.providers.definition(name).is_some_and(|known| may_have(&known));
         match message {
-            AccountsMsg::Admit(Admit { chain, .. }) | AccountsMsg::Readmit { chain } => {
-                chain.iter().any(shared)
-            }
+            AccountsMsg::Admit(Admit { chain, money, .. }) => money.is_some() || chain.iter().any(shared),
+            AccountsMsg::Readmit { chain } => chain.iter().any(shared),
             AccountsMsg::Learned { account, lesson } => shared(account) && self.is_news(account, lesson),
             _ => true,
         }
@@ -100,13 +102,20 @@ impl Desk {
             AccountsMsg::Learned { account, lesson } => self.learned(&account, &lesson),
             AccountsMsg::Readmit { chain } => self.readmit(&chain),
             AccountsMsg::Renew => self.renew(),
-            AccountsMsg::JobDone(_) => {}
+            AccountsMsg::Release { token } => self.release(token),
+            AccountsMsg::BookNow => self.book(/* closing */ false),
+            AccountsMsg::Close(reply) => {
+                self.book(/* closing */ true);
+                // Whoever asked may have stopped waiting.
+                let _ = reply.send(());
+            }
+            AccountsMsg::Book | AccountsMsg::JobDone(_) => {}
             #[cfg(debug_assertions)]
             AccountsMsg::Crash => {}
         }
     }
 
-    fn admit(&mut self, Admit { chain, active, known, unreachable, reply }: Admit) {
+    fn admit(&mut self, Admit { chain, active, known, unreachable, money, reply }: Admit) {
         let (now, ids) = (self.ctx.now(), self.ids(&chain));
         let models = self.models(&ids);
         let question = Question {
@@ -122,8 +131,9 @@ impl Desk {
         let Answer { admission, news, .. } =
             on_host.unwrap_or_else(|| HostAccounts::default().admit(question, &nobody(), now));
         let admission = self.pace(admission, &chain, now);
+        let money = self.reserve(money.as_deref(), &admission, &chain);
         // A session that is gone asks again when it is back.
-        let _ = reply.send(Admitted { admission, news });
+        let _ = reply.send(Admitted { admission, news, money });
     }
 
     /// Nothing is written as long as nothing is out.
@@ -141,7 +151,7 @@ impl Desk {
         })
     }
 
-    fn learned(&mut self, account: &str, lesson: &Lesson) {
+    pub(super) fn learned(&mut self, account: &str, lesson: &Lesson) {
         let ids = self.ids(&[account.to_owned()]);
         let models = self.models(&ids);
         let (Some(id), Some(model)) = (ids.get(account), models.get(account)) else { return };
@@ -211,7 +221,7 @@ impl Desk {
     }
 
     /// Uses `host.db`; none: it is not there, or cannot be used now.
-    fn with_host<T>(
+    pub(super) fn with_host<T>(
         &mut self,
         make: bool,
         work: impl Fn(&mut HostDb, &Holder) -> Result<T, StoreError>,
@@ -273,6 +283,11 @@ impl Desk {
         Ok(host)
     }
 
+    /// Why the host's database cannot be used.
+    pub(super) fn why_not(&self) -> String {
+        self.said.clone().unwrap_or_else(|| "host.db cannot be used".to_owned())
+    }
+
     /// Said once: limits of other projects are not known here meanwhile.
     fn degraded(&mut self, reason: String) {
         if self.said.as_ref() == Some(&reason) {
@@ -292,7 +307,7 @@ impl Desk {
     }
 
     /// The accounts of these providers that others may use, too.
-    fn ids(&mut self, chain: &[String]) -> BTreeMap<String, String> {
+    pub(super) fn ids(&mut self, chain: &[String]) -> BTreeMap<String, String> {
         let config = self.ctx.config();
         if !self.ids_of.as_ref().is_some_and(|old| Arc::ptr_eq(old, &config)) {
             self.ids.clear();
@@ -322,6 +337,11 @@ impl Desk {
             }
         }
     }
+}
+
+/// The project's name in what all projects share.
+pub(super) fn lives_here(ctx: &ProjectCtx) -> String {
+    ctx.paths.root.display().to_string()
 }
 
 /// Who asks where nobody shares anything.

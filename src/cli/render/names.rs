@@ -35,6 +35,7 @@ pub fn wait(why: WaitReason) -> &'static str {
         WaitReason::CoolDown => "all accounts are at their limits",
         WaitReason::Overloaded => "the provider is overloaded",
         WaitReason::NetworkDown => "the network is down",
+        WaitReason::BudgetExceeded => "the budget is used up",
     }
 }
 

@@ -6,6 +6,7 @@ use super::names::{gate, phase, reason, wait};
 use crate::cli::format::{between, count, one_line, short_duration, time, usd};
 use crate::domain::claim::DONE;
 use crate::domain::event::{AttemptFinished, Body, Event, Mode, SessionStarted};
+use crate::domain::ledger::Window;
 use crate::domain::outcome::{Exit, Outcome};
 use crate::domain::state::{GateResult, Limits, Phase};
 
@@ -124,16 +125,30 @@ fn say(event: &Event, zone: &TimeZone) -> String {
         }
         Body::CompletionVerified { gates, .. } => format!("that holds: {} passed", names(gates)),
         Body::CompletionRejected { failed } => format!("that does not hold: {} did not pass", names(failed)),
-        Body::BudgetReserved { usd: amount, spent_usd, limit_usd } => {
-            format!("{} reserved, {} of {} spent", usd(*amount), usd(*spent_usd), usd(*limit_usd))
+        Body::BudgetReserved { usd: amount, spent_usd, limit_usd, window, .. } => {
+            let (spent, limit, of) = (usd(*spent_usd), usd(*limit_usd), window.name());
+            format!("{} reserved, {spent} of {limit} spent in this {of}", usd(*amount))
         }
-        Body::BudgetExceeded { limit_usd, spent_usd, overshoot_usd, .. } => {
+        Body::BudgetExceeded {
+            limit_usd, spent_usd, overshoot_usd, window, reserved_usd, next_usd, ..
+        } => {
             let over = if *overshoot_usd > 0.0 {
                 format!(", {} over it", usd(*overshoot_usd))
             } else {
                 String::new()
             };
-            format!("the budget of {} is used up: {} spent{over}", usd(*limit_usd), usd(*spent_usd))
+            let held = if *reserved_usd > 0.0 {
+                format!(", {} set aside for calls in flight", usd(*reserved_usd))
+            } else {
+                String::new()
+            };
+            let (limit, spent) = (usd(*limit_usd), usd(*spent_usd));
+            match window {
+                Window::Call => format!("a call may cost {limit}, and {} is expected", usd(*next_usd)),
+                _ => {
+                    format!("the {}'s budget of {limit} is used up: {spent} spent{held}{over}", window.name())
+                }
+            }
         }
         Body::DiskLow { path, limit, .. } => {
             format!("the disk is nearly full at {}: {}", one_line(path, QUOTED), one_line(limit, QUOTED))

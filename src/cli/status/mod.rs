@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::args::JsonArgs;
+use super::budget;
 use super::error::{CliError, ErrorKind, ExitCode};
 use super::output::Output;
 use super::project::Project;
@@ -66,13 +67,16 @@ fn look(project: &Project, output: &mut Output) -> Result<Report, CliError> {
         };
         format!("the store is corrupt: {why}; {shown}")
     });
+    let config = project.config_or_defaults(output)?;
     let facts = Facts {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         project: paths.root.display().to_string(),
         pid: project.holder().map(|holder| holder.pid),
         problem,
         disk: disk_space(project),
-        min_free_bytes: project.config_or_defaults(output)?.disk.min_free,
+        min_free_bytes: config.disk.min_free,
+        // A ledger that cannot be read hides nothing else: `budget` says what is wrong with it.
+        windows: budget::windows(project, &config).unwrap_or_default(),
     };
     let mut status = Status::of(&found.state, &facts, project.clock.now());
     status.inbox.queued += mail.count(&|id| found.state.inbox.knows(id));

@@ -173,6 +173,11 @@ fn budget(status: &Status) -> String {
     if budget.unknown_calls > 0 {
         text.push_str(&format!(", {} of unknown cost", format::count(budget.unknown_calls, "call")));
     }
+    for window in &budget.windows {
+        let Some(limit) = window.limit_usd else { continue };
+        let (spent, limit) = (format::usd(window.spent_usd + window.reserved_usd), format::usd(limit));
+        text.push_str(&format!("; {spent} of {limit} this {}", window.window.name()));
+    }
     text
 }
 
@@ -207,7 +212,8 @@ fn advice(status: &Status, session: &SessionStatus, signals: Signals) -> String 
             "make room on the disk; it goes on by itself, with half again the limit free".to_owned()
         }
         Some(Reason::BudgetExceeded) if paused => {
-            "raise it with `longhaul config set budget.usd N`".to_owned()
+            "`longhaul budget` shows which limit that is; raise it with `longhaul config set KEY N`"
+                .to_owned()
         }
         Some(Reason::AuthRequired) if paused => {
             "log in with the provider's own command, then `longhaul resume`".to_owned()
@@ -284,7 +290,10 @@ mod tests {
         for (reason, want) in [
             (Reason::Requested, "next: `longhaul resume` goes on"),
             (Reason::AuthRequired, "next: log in with the provider's own command, then `longhaul resume`"),
-            (Reason::BudgetExceeded, "next: raise it with `longhaul config set budget.usd N`"),
+            (
+                Reason::BudgetExceeded,
+                "next: `longhaul budget` shows which limit that is; raise it with `longhaul config set KEY N`",
+            ),
         ] {
             let text = shown(vec![paused(reason)], Some(7), NONE);
             assert!(text.starts_with("● paused (") && text.contains("so it is"), "{text}");

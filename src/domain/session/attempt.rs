@@ -10,9 +10,10 @@ use crate::domain::accounts::{Admission, Lesson, Outage};
 use crate::domain::backoff::Backoff;
 use crate::domain::event::Body;
 use crate::domain::ids::Token;
+use crate::domain::ledger::Money;
 use crate::domain::money::MicroUsd;
 use crate::domain::outcome::Outcome;
-use crate::domain::state::{Reason, WaitReason};
+use crate::domain::state::WaitReason;
 
 /// Before an attempt is made again that was lost with its actor.
 const LOST: Backoff = Backoff {
@@ -34,15 +35,9 @@ impl Machine {
             return self.wait(until, why, detail);
         }
         self.not_before = None;
-        if let Some((forecast, limit)) = self.over_budget() {
-            let spent = self.session().map_or(MicroUsd::ZERO, |s| s.budget.spent);
-            self.push(Body::BudgetExceeded {
-                limit_usd: limit.as_usd(),
-                spent_usd: spent.as_usd(),
-                next_usd: forecast.as_usd(),
-                overshoot_usd: spent.minus(limit).as_usd(),
-            });
-            return self.pause(Reason::BudgetExceeded);
+        let provider = self.session().map_or(String::new(), |s| s.provider().to_owned());
+        if let Some(exceeded) = self.over_limit(&provider) {
+            return self.exceeded(exceeded);
         }
         if self.ready.is_none() {
             self.step = Step::Preparing;
@@ -59,17 +54,35 @@ impl Machine {
         let known = self.view.accounts.clone();
         self.asks += 1;
         let ask = self.asks;
+        let money = self.ask_ledger();
         self.step = Step::Admitting { ask };
-        self.actions.push(Action::Admit { ask, chain, active, known, lost });
+        self.actions.push(Action::Admit { ask, chain, active, known, lost, money });
     }
 
-    pub(super) fn admitted(&mut self, admission: Admission) {
+    pub(super) fn admitted(&mut self, admission: Admission, money: Option<Money>) {
+        if let Some(exceeded) = self.over_with(&admission) {
+            self.turn_down(&admission, money);
+            return self.exceeded(exceeded);
+        }
         match admission {
             Admission::Granted(at) | Admission::Probe(at) => {
-                let Some(process) = self.ready.take() else { return self.advance() };
+                let mut token = None;
+                match money {
+                    Some(Money::Exceeded(exceeded)) => return self.exceeded(exceeded),
+                    Some(Money::Unusable(why)) => return self.no_ledger(&why),
+                    Some(Money::Reserved { token: reserved, ref windows }) => {
+                        token = Some(reserved);
+                        self.found.clone_from(windows);
+                    }
+                    None => self.found.clear(),
+                }
+                let Some(process) = self.ready.take() else {
+                    self.turn_down(&admission, money);
+                    return self.advance();
+                };
                 self.probing = matches!(admission, Admission::Probe(_));
                 self.end_wait();
-                self.begin_attempt(at, process);
+                self.begin_attempt(at, process, token);
             }
             Admission::Busy { account } => self.wait_for_others(&account),
             Admission::Wait { until, account } => {
@@ -88,7 +101,10 @@ impl Machine {
     }
 
     /// An answer that comes too late: what it gives is not used.
-    pub(super) fn turn_down(&mut self, admission: &Admission) {
+    pub(super) fn turn_down(&mut self, admission: &Admission, money: Option<Money>) {
+        if let Some(Money::Reserved { token, .. }) = money {
+            self.actions.push(Action::Release { token });
+        }
         if let Admission::Probe(at) = admission
             && !matches!(self.step, Step::Admitting { .. } | Step::Calling { .. })
             && let Some(account) = self.session().and_then(|s| s.chain.get(*at)).cloned()
@@ -107,7 +123,7 @@ impl Machine {
         self.wait_until(until, later(self.now, LOOK), WaitReason::CoolDown, detail);
     }
 
-    fn begin_attempt(&mut self, at: usize, process: Option<(u32, u64)>) {
+    fn begin_attempt(&mut self, at: usize, process: Option<(u32, u64)>, token: Option<Token>) {
         let Some(session) = self.session() else { return };
         let from = session.provider().to_owned();
         let provider = session.chain.get(at).cloned().unwrap_or_default();
@@ -124,10 +140,8 @@ impl Machine {
             );
             self.push(Body::Failover { from, to: provider.clone(), why });
         }
-        let Some(session) = self.session() else { return };
-        let fresh = !session.in_iteration();
-        let iteration = if fresh { session.finished + 1 } else { session.iteration };
-        let attempt = if fresh { 1 } else { session.attempt + 1 };
+        let Some((iteration, attempt)) = self.next_call() else { return };
+        let fresh = self.session().is_some_and(|session| !session.in_iteration());
         let at = Some((iteration, attempt, provider.as_str()));
         if fresh {
             self.push_at(Body::IterationStarted {}, Some((iteration, 0, provider.as_str())));
@@ -135,12 +149,8 @@ impl Machine {
                 draft.attempt = None;
             }
         }
-        let reserved = self.reservation();
-        if let (Some(usd), Some(limit), Some(session)) = (reserved, self.budget_limit(), self.session()) {
-            let (usd, spent_usd, limit_usd) = (usd.as_usd(), session.budget.spent.as_usd(), limit.as_usd());
-            self.push_at(Body::BudgetReserved { usd, spent_usd, limit_usd }, at);
-        }
-        let token = Token(self.ids.next(self.now));
+        let reserved = self.reserve(&provider, at);
+        let token = token.unwrap_or_else(|| Token(self.ids.next(self.now)));
         let resumes = self.conversation_to_resume(&provider);
         let (pid, start_time) = process.unzip();
         self.push_at(
@@ -165,29 +175,6 @@ impl Machine {
         let session =
             self.session().filter(|session| self.rules.resume_conversation && session.resume_due)?;
         Some(session.conversations.get(provider)?.id.clone())
-    }
-
-    // --- budget ---
-
-    /// The session's limit, if it has one.
-    fn budget_limit(&self) -> Option<MicroUsd> {
-        self.session()?.limits.budget_usd.and_then(MicroUsd::from_usd)
-    }
-
-    fn assumed(&self) -> Option<MicroUsd> {
-        self.rules.assume_usd.and_then(MicroUsd::from_usd)
-    }
-
-    fn reservation(&self) -> Option<MicroUsd> {
-        let limit = self.budget_limit()?;
-        Some(self.session()?.budget.next(limit, self.assumed()))
-    }
-
-    /// `(forecast, limit)` when the next call would pass the limit.
-    pub(super) fn over_budget(&self) -> Option<(MicroUsd, MicroUsd)> {
-        let limit = self.budget_limit()?;
-        let next = self.session()?.budget.exceeded(limit, self.assumed())?;
-        Some((next, limit))
     }
 
     // --- what was lost ---

@@ -55,6 +55,8 @@ impl Machine {
         let goes_on = !begin.fresh && self.view.session.as_ref().is_some_and(|s| !s.ended());
         // To start the program is a person's word, too: what was out for want of one is tried again.
         self.late.push(Action::Readmit { chain: begin.chain.clone() });
+        // What an earlier program has not told the ledger.
+        self.late.push(Action::Book);
         if goes_on {
             self.go_on(&begin);
         } else {
@@ -100,7 +102,8 @@ impl Machine {
     /// The time of a wait is kept: a restart must not turn a back-off into a hot loop. How long an account cools
     /// down is known to the accounts.
     fn keep_waiting(&mut self, wait: &Wait) {
-        if wait.why != WaitReason::CoolDown {
+        // Whether a budget has room is known to the ledger.
+        if !matches!(wait.why, WaitReason::CoolDown | WaitReason::BudgetExceeded) {
             self.not_before = Some((wait.until, wait.why, "continued after a restart".to_owned()));
         }
     }
@@ -215,6 +218,8 @@ impl Machine {
             tree: None,
             extra: std::collections::BTreeMap::new(),
         };
+        self.note_booking(&open, &finished);
+        self.found.clear();
         self.push_at(
             Body::AttemptFinished(Box::new(finished)),
             Some((iteration, attempt, open.provider.as_str())),

@@ -7,6 +7,7 @@ use super::machine::{Machine, Step};
 use super::policy::{Policy, advice, policy, prompt_was_read, was_turned_away};
 use crate::domain::accounts::{Lesson, Outage};
 use crate::domain::event::{AttemptFinished, Body};
+use crate::domain::money::MicroUsd;
 use crate::domain::outcome::{AccountScope, Outcome, Usage, Verdict};
 use crate::domain::state::{GateRecord, GateResult, Phase, Reason, WaitReason, millis_between};
 
@@ -71,6 +72,9 @@ impl Machine {
             tree: report.tree.clone(),
             extra: std::collections::BTreeMap::new(),
         };
+        if let Some(open) = &open {
+            self.note_booking(open, &finished);
+        }
         self.push_at(
             Body::AttemptFinished(Box::new(finished)),
             Some((iteration, attempt, provider.as_str())),
@@ -83,23 +87,7 @@ impl Machine {
                 self.push(Body::MessageDelivered { id: *id });
             }
         }
-        self.say_overshoot(reserved);
-    }
-
-    /// A call that cost more than was set aside for it may have passed the limit.
-    fn say_overshoot(&mut self, reserved: Option<f64>) {
-        let Some(session) = self.session() else { return };
-        let Some(limit) = session.limits.budget_usd else { return };
-        let spent = session.budget.spent.as_usd();
-        if reserved.is_some() && spent > limit {
-            let overshoot_usd = spent - limit;
-            self.push(Body::BudgetExceeded {
-                limit_usd: limit,
-                spent_usd: spent,
-                next_usd: 0.0,
-                overshoot_usd,
-            });
-        }
+        self.say_overshoot(reserved.and_then(MicroUsd::from_usd), cost_usd.and_then(MicroUsd::from_usd));
     }
 
     // --- success ---

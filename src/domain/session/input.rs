@@ -10,6 +10,8 @@ use crate::domain::backoff::Backoff;
 use crate::domain::disk::DiskReport;
 use crate::domain::event::{Body, Draft};
 use crate::domain::ids::{MessageId, Token};
+use crate::domain::ledger::{Money, Reservation, WindowLimits};
+use crate::domain::money::MicroUsd;
 use crate::domain::outcome::{Exit, Usage, Verdict};
 use crate::domain::state::{Account, GateResult, Reason};
 
@@ -36,6 +38,12 @@ pub struct Rules {
     pub max_outage: Option<Duration>,
     /// What a call of unknown cost is taken to cost, US dollars.
     pub assume_usd: Option<f64>,
+    /// What one call may cost.
+    pub call_usd: Option<MicroUsd>,
+    /// Providers whose CLI keeps `call_usd` itself.
+    pub capped: std::collections::BTreeSet<String>,
+    /// What all sessions of the project may cost, and all projects in a day and a month.
+    pub windows: WindowLimits,
     /// The first call after a restart goes on with the last conversation.
     pub resume_conversation: bool,
     /// What each provider's credential is, and how to renew it, in words.
@@ -170,6 +178,8 @@ pub enum Input {
         admission: Admission,
         /// Accounts of which others have learned that they are to be left alone, by provider.
         news: Vec<(String, Outage)>,
+        /// What the ledger says of the money, where it was asked and the call may begin otherwise.
+        money: Option<Money>,
     },
     /// An attempt has ended.
     AttemptEnded(Box<AttemptReport>),
@@ -231,7 +241,16 @@ pub enum Action {
         known: BTreeMap<String, Account>,
         /// The last call of this iteration could not reach its server.
         lost: bool,
+        /// Money that is to be set aside with the admission.
+        money: Option<Box<Reservation>>,
     },
+    /// The money that was set aside for this call is not needed.
+    Release {
+        /// The call that does not begin.
+        token: Token,
+    },
+    /// Calls have ended that the host's ledger may not know of.
+    Book,
     /// The accounts learn what an attempt showed.
     Learned {
         /// The account.

@@ -7,6 +7,7 @@ use super::input::{Action, AttemptReport, EndReason, Input, Rules, Signals, Swit
 use super::policy::advice;
 use crate::domain::event::{Body, Draft};
 use crate::domain::ids::{EventId, IdSource, LaneId, Token};
+use crate::domain::ledger::{Booking, Use};
 use crate::domain::money::MicroUsd;
 use crate::domain::state::{Phase, Reason, Session, State, WaitReason};
 
@@ -46,6 +47,10 @@ pub struct Machine {
     pub(super) asks: u64,
     /// The call in flight finds out whether an account works again.
     pub(super) probing: bool,
+    /// The last call that has ended, for the ledger.
+    pub(super) booking: Option<Booking>,
+    /// Windows beyond the session as the call in flight found them.
+    pub(super) found: Vec<Use>,
     /// Calls lost in a row.
     pub(super) lost: u32,
     /// The tree before the first call is known.
@@ -96,6 +101,8 @@ impl Machine {
             generation: 0,
             asks: 0,
             probing: false,
+            booking: None,
+            found: Vec::new(),
             lost: 0,
             base_known: false,
             staged: None,
@@ -119,15 +126,14 @@ impl Machine {
                 self.settle();
             }
             Input::Base { tree, git } => self.base(tree, git),
-            Input::Admitted { ask, admission, news } => {
-                if self.step == (Step::Admitting { ask }) {
+            Input::Admitted { ask, admission, news, money } => match self.step {
+                Step::Admitting { ask: last } if last == ask => {
                     self.step = Step::Idle;
                     self.heard(news);
-                    self.admitted(admission);
-                } else {
-                    self.turn_down(&admission);
+                    self.admitted(admission, money);
                 }
-            }
+                _ => self.turn_down(&admission, money),
+            },
             Input::AttemptEnded(report) => self.attempt_ended(*report),
             Input::GatesEnded { token, reports } => self.gates_ended(token, reports),
             Input::Timer(generation) if generation == self.generation => self.timer(),
@@ -358,7 +364,7 @@ impl Machine {
         let holds = match reason {
             Reason::Requested => self.signals.pause.is_some(),
             Reason::DiskLow => self.disk.is_some() || !self.disk_known,
-            Reason::BudgetExceeded => self.over_budget().is_some(),
+            Reason::BudgetExceeded => self.budget_holds(),
             _ => true,
         };
         if !holds {

@@ -10,6 +10,7 @@
 //! - [`attempt`]: how an attempt begins, or is lost
 //! - [`boundary`]: what the end of an attempt leads to
 //! - [`begin`]: how a session starts, or goes on after a stop or a crash
+//! - [`money`]: what a call may cost, and what it is booked at
 //! - [`policy`]: what each outcome costs and asks for
 
 mod attempt;
@@ -17,6 +18,7 @@ mod begin;
 mod boundary;
 mod input;
 mod machine;
+mod money;
 mod policy;
 mod signals;
 #[cfg(test)]

@@ -126,9 +126,6 @@ pub(super) fn advice(reason: Reason, provider: &str, credential: Option<&str>) -
             "the prompt is too long for the model, twice in a row: shorten the spec or take another model, then `longhaul resume`"
                 .to_owned()
         }
-        Reason::BudgetExceeded => {
-            "the next call would pass the budget: raise it with `longhaul config set budget.usd N`".to_owned()
-        }
         _ => String::new(),
     }
 }

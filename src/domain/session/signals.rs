@@ -6,6 +6,7 @@ use super::input::{Action, EndReason, Rules, Signals, Stop};
 use super::machine::{Machine, Step};
 use crate::domain::disk::DiskReport;
 use crate::domain::event::Body;
+use crate::domain::ledger::Window;
 use crate::domain::state::{Phase, Reason};
 
 impl Machine {
@@ -164,7 +165,13 @@ impl Machine {
             self.not_before = None;
             let elsewhere =
                 [Reason::AuthRequired, Reason::ProviderUnavailable, Reason::Refused, Reason::ContextOverflow];
-            if let Some(reason) = self.paused_for().filter(|reason| elsewhere.contains(reason)) {
+            // Another CLI may keep the limit of one call itself.
+            let one_call =
+                self.session().and_then(|s| s.over).is_some_and(|over| over.window == Window::Call);
+            let ends = |reason: &Reason| {
+                elsewhere.contains(reason) || (*reason == Reason::BudgetExceeded && one_call)
+            };
+            if let Some(reason) = self.paused_for().filter(ends) {
                 self.continue_from(reason);
             }
         }

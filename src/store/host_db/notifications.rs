@@ -5,7 +5,7 @@
 //! not sent again by itself.
 
 use jiff::{SignedDuration, Timestamp};
-use rusqlite::{OptionalExtension, Row, TransactionBehavior, params};
+use rusqlite::{OptionalExtension, Row, params};
 use serde::Serialize;
 
 use super::{Holder, HostDb, StoreError, lives};
@@ -76,7 +76,7 @@ impl HostDb {
     /// # Errors
     /// It cannot be written.
     pub fn post(&mut self, new: &[Notification], posts: &[Post], now: Timestamp) -> Result<(), StoreError> {
-        self.write(|tx, _| {
+        self.write(|tx| {
             for (notification, post) in new.iter().flat_map(|n| posts.iter().map(move |post| (n, post))) {
                 let body = serde_json::to_string(notification).unwrap_or_default();
                 tx.prepare_cached(
@@ -102,12 +102,13 @@ impl HostDb {
         posts: &[Post],
         now: Timestamp,
     ) -> Result<(Vec<Letter>, Option<Timestamp>), StoreError> {
-        self.write(|tx, space| {
+        let space = self.space.clone();
+        self.write(|tx| {
             let sending: Vec<(String, String, Holder)> = tx
                 .prepare_cached("SELECT id, channel, pid, start_time, space FROM notifications WHERE state = 'sending'")?
                 .query_map([], sender)?
                 .collect::<Result<_, _>>()?;
-            for (id, channel, _) in sending.iter().filter(|(.., holder)| !lives(holder, space)) {
+            for (id, channel, _) in sending.iter().filter(|(.., holder)| !lives(holder, &space)) {
                 tx.prepare_cached(
                     "UPDATE notifications SET state = 'unknown', error = 'the process that sent it was killed'
                        WHERE id = ?1 AND channel = ?2",
@@ -143,7 +144,7 @@ impl HostDb {
     /// # Errors
     /// It cannot be written.
     pub fn delivered(&mut self, results: &[(String, String, Delivery)]) -> Result<(), StoreError> {
-        self.write(|tx, _| {
+        self.write(|tx| {
             for (id, channel, delivery) in results {
                 let (state, next, error) = match delivery {
                     Delivery::Sent => ("sent", None, None),
@@ -181,7 +182,7 @@ impl HostDb {
     /// # Errors
     /// It cannot be written.
     pub fn send_again(&mut self, id: Option<&str>, now: Timestamp) -> Result<usize, StoreError> {
-        self.write(|tx, _| {
+        self.write(|tx| {
             tx.prepare_cached(
                 "UPDATE notifications SET state = 'pending', tries = 0, next = ?2, error = NULL
                    WHERE state IN ('failed', 'unknown') AND (?1 IS NULL OR id = ?1)",
@@ -200,19 +201,6 @@ impl HostDb {
             .prepare_cached("SELECT 1 FROM notifications WHERE id = ?1 LIMIT 1")
             .and_then(|mut query| query.query_row([id], |_| Ok(())).optional());
         Ok(found.map_err(|error| self.error(&error))?.is_some())
-    }
-
-    fn write<T>(
-        &mut self,
-        work: impl FnOnce(&rusqlite::Transaction<'_>, &str) -> rusqlite::Result<T>,
-    ) -> Result<T, StoreError> {
-        let space = self.space.clone();
-        let done = self.conn.transaction_with_behavior(TransactionBehavior::Immediate).and_then(|tx| {
-            let done = work(&tx, &space)?;
-            tx.commit()?;
-            Ok(done)
-        });
-        done.map_err(|error| self.error(&error))
     }
 }
 

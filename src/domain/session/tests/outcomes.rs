@@ -321,12 +321,24 @@ fn answers_to_older_questions_are_ignored() {
     let old = w.ask.take().unwrap().ask;
     w.input(Input::Nudge);
     assert!(
-        w.input(Input::Admitted { ask: old, admission: Admission::Granted(0), news: Vec::new() }).is_empty()
+        w.input(Input::Admitted {
+            ask: old,
+            admission: Admission::Granted(0),
+            news: Vec::new(),
+            money: None
+        })
+        .is_empty()
     );
     w.admit();
     assert!(w.call.is_some());
     assert!(
-        w.input(Input::Admitted { ask: old, admission: Admission::Granted(0), news: Vec::new() }).is_empty()
+        w.input(Input::Admitted {
+            ask: old,
+            admission: Admission::Granted(0),
+            news: Vec::new(),
+            money: None
+        })
+        .is_empty()
     );
 }
 
@@ -455,7 +467,7 @@ fn what_others_learned_is_journaled() {
     let until = Some(w.now + secs(600));
     let outage = Outage { until, why: "usage_limited".into(), stated: true };
     let news = vec![("a".to_owned(), outage)];
-    w.mark().input(Input::Admitted { ask, admission: Admission::Granted(1), news });
+    w.mark().input(Input::Admitted { ask, admission: Admission::Granted(1), news, money: None });
     assert_eq!(w.told(), ["cool_down", "failover", "iteration_started", "attempt_started"]);
     let Body::Failover { why, .. } = &w.last("failover").body else { panic!() };
     assert_eq!((why.as_str(), w.state.accounts["a"].until), ("usage_limited", until));
@@ -468,7 +480,7 @@ fn an_answer_that_is_not_used_is_given_back() {
     w.ready();
     let ask = w.ask.take().unwrap().ask;
     w.signal(pause());
-    let probe = || Input::Admitted { ask, admission: Admission::Probe(0), news: Vec::new() };
+    let probe = || Input::Admitted { ask, admission: Admission::Probe(0), news: Vec::new(), money: None };
     let back = Action::Learned { account: "a".into(), lesson: Lesson::Nothing };
     assert_eq!(w.input(probe()), [back]);
     w.signal(Signals::default());

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use super::world::*;
 use crate::domain::accounts::Admission;
 use crate::domain::event::{Body, Event};
+use crate::domain::ledger::WindowLimits;
 use crate::domain::money::MicroUsd;
 use crate::domain::outcome::{Outcome, Usage};
 use crate::domain::session::{AttemptReport, Begin, Input, Rules, Signals, Stop, SwitchRequest};
@@ -163,20 +164,33 @@ struct History {
 }
 
 fn history() -> impl Strategy<Value = History> {
-    let rules = (1_u32..8, 0_u32..4, any::<[bool; 5]>(), proptest::option::of(0.0..2.0_f64)).prop_map(
-        |(retries, failover_after, [gates, wait, interrupts, stagnates, outage], assume_usd)| Rules {
-            retries,
-            failover_after,
-            gates: if gates { vec!["test".into()] } else { Vec::new() },
-            wait,
-            pause_interrupts: interrupts,
-            stagnation_warn: if stagnates { 2 } else { 0 },
-            stagnation_pause: if stagnates { 4 } else { 0 },
-            max_outage: outage.then_some(secs(300)),
-            assume_usd,
-            ..rules()
-        },
-    );
+    let window =
+        || proptest::option::weighted(0.2, 0.5..20.0_f64).prop_map(|usd| usd.and_then(MicroUsd::from_usd));
+    let windows = (window(), window(), window())
+        .prop_map(|(project, day, call)| (WindowLimits { project, day, month: None }, call));
+    let rules = (1_u32..8, 0_u32..4, any::<[bool; 5]>(), proptest::option::of(0.0..2.0_f64), windows)
+        .prop_map(
+            |(
+                retries,
+                failover_after,
+                [gates, wait, interrupts, stagnates, outage],
+                assume_usd,
+                (windows, call_usd),
+            )| Rules {
+                windows,
+                call_usd,
+                retries,
+                failover_after,
+                gates: if gates { vec!["test".into()] } else { Vec::new() },
+                wait,
+                pause_interrupts: interrupts,
+                stagnation_warn: if stagnates { 2 } else { 0 },
+                stagnation_pause: if stagnates { 4 } else { 0 },
+                max_outage: outage.then_some(secs(300)),
+                assume_usd,
+                ..rules()
+            },
+        );
     let begin = (limits(), prop::sample::select(vec!["a", "a b", "a b c"]))
         .prop_map(|(limits, names)| Begin { limits, ..chain(names) });
     (rules, begin, vec(happening(), 1..150)).prop_map(|(rules, begin, happenings)| History {
@@ -298,9 +312,12 @@ impl Watch {
                 let report = AttemptReport { token, ..w.report(completed()) };
                 w.ended(report);
             }
-            1 => {
-                drop(w.input(Input::Admitted { ask: 0, admission: Admission::Granted(0), news: Vec::new() }))
-            }
+            1 => drop(w.input(Input::Admitted {
+                ask: 0,
+                admission: Admission::Granted(0),
+                news: Vec::new(),
+                money: None,
+            })),
             _ => drop(w.input(Input::Timer(0))),
         }
         assert_eq!(w.events.len(), events, "something late was heard");
@@ -361,6 +378,12 @@ impl Watch {
                 assert!(w.signals.stop.is_none() && w.signals.pause.is_none() && !self.disk);
                 let account = self.before.accounts.get(event.provider.as_deref().unwrap());
                 assert!(account.is_none_or(|a| a.is_usable(event.time)), "a hot call: {account:?}");
+                let windows = w.machine.rules.windows;
+                if let Some(limit) = windows.smallest() {
+                    let reserved = reserved_usd.and_then(MicroUsd::from_usd).unwrap_or_default();
+                    let after = session.budget.spent.plus(reserved);
+                    assert!(after <= limit, "{after} of {limit} in a window");
+                }
                 if let Some(limit) = session.limits.budget_usd {
                     let after = session
                         .budget
@@ -473,7 +496,9 @@ proptest! {
             watch.look();
         }
         let limits = Limits { max_iterations: Some(watch.world.session().finished + 3), ..Limits::default() };
-        watch.world.rules = Rules { wait: true, max_outage: None, ..watch.world.rules.clone() };
+        let windows = WindowLimits::default();
+        watch.world.rules =
+            Rules { wait: true, max_outage: None, windows, call_usd: None, ..watch.world.rules.clone() };
         watch.world.begin.limits = limits;
         watch.world.signals = Signals { resume: true, ..Signals::default() };
         watch.disk = false;

@@ -11,6 +11,8 @@ use crate::domain::backoff::Backoff;
 use crate::domain::disk::DiskReport;
 use crate::domain::event::{Body, Event, Mode};
 use crate::domain::ids::{EventId, IdSource, MessageId, Token};
+use crate::domain::ledger::{Money, Reservation, Use, Window, WindowLimits, judge};
+use crate::domain::money::MicroUsd;
 use crate::domain::outcome::{Exit, Outcome, Usage, Verdict};
 use crate::domain::session::{
     Action, AttemptReport, Begin, EndReason, GateReport, Input, Machine, Rules, Signals, Stop,
@@ -39,6 +41,9 @@ pub(super) fn rules() -> Rules {
         stop_grace: secs(5),
         max_outage: None,
         assume_usd: None,
+        call_usd: None,
+        capped: BTreeSet::new(),
+        windows: WindowLimits::default(),
         resume_conversation: false,
         credentials: std::collections::BTreeMap::new(),
         gates: Vec::new(),
@@ -99,6 +104,7 @@ pub(super) struct Ask {
     chain: Vec<String>,
     active: usize,
     known: BTreeMap<String, Account>,
+    money: Option<Box<Reservation>>,
 }
 
 pub(super) struct World {
@@ -125,6 +131,8 @@ pub(super) struct World {
     pub(super) exit: Option<u8>,
     /// Calls are processes: the next one waits while one works.
     pub(super) processes: bool,
+    /// What other projects have spent and set aside, in every window.
+    pub(super) others: (MicroUsd, MicroUsd),
     marked: usize,
     seed: u64,
     trees: u64,
@@ -157,6 +165,7 @@ impl World {
             timer: None,
             exit: None,
             processes: true,
+            others: Default::default(),
             marked: 0,
             seed: 0,
             trees: 0,
@@ -226,8 +235,8 @@ impl World {
                     }
                 }
                 Action::Prepare => self.preparing = true,
-                Action::Admit { ask, chain, active, known, .. } => {
-                    self.ask = Some(Ask { ask, chain, active, known });
+                Action::Admit { ask, chain, active, known, money, .. } => {
+                    self.ask = Some(Ask { ask, chain, active, known, money });
                 }
                 Action::Go { token, .. } => {
                     assert_eq!(self.call, None, "two calls at once");
@@ -245,6 +254,8 @@ impl World {
                 | Action::Readmit { .. }
                 | Action::EndGates { .. }
                 | Action::Checkpoint { .. }
+                | Action::Release { .. }
+                | Action::Book
                 | Action::ConsumeResume => {}
             }
         }
@@ -266,14 +277,43 @@ impl World {
 
     /// The accounts answer by what the session knows.
     pub(super) fn admit(&mut self) -> Vec<Action> {
-        let Ask { ask, chain, active, known } = self.ask.take().unwrap();
+        let Ask { ask, chain, active, known, money } = self.ask.take().unwrap();
         let admission = admit(&known, &BTreeSet::new(), &BTreeSet::new(), &chain, active, self.now);
-        self.input(Input::Admitted { ask, admission, news: Vec::new() })
+        let admitted = matches!(admission, Admission::Granted(_) | Admission::Probe(_));
+        let money = money.filter(|_| admitted).map(|ask| self.ledger(&ask));
+        self.input(Input::Admitted { ask, admission, news: Vec::new(), money })
     }
 
     pub(super) fn refuse(&mut self, admission: Admission) -> Vec<Action> {
         let ask = self.ask.take().unwrap().ask;
-        self.input(Input::Admitted { ask, admission, news: Vec::new() })
+        self.input(Input::Admitted { ask, admission, news: Vec::new(), money: None })
+    }
+
+    /// The host's ledger, with what others have spent in each window.
+    fn ledger(&self, ask: &Reservation) -> Money {
+        let own = self.session().budget.spent.plus(self.others.0);
+        let own = ask
+            .ended
+            .as_ref()
+            .filter(|_| self.uncommitted())
+            .and_then(|ended| ended.cost)
+            .map_or(own, |c| own.plus(c));
+        let limited = Window::KEPT.into_iter().filter_map(|window| Some((window, ask.limits.of(window)?)));
+        let windows: Vec<Use> = limited
+            .map(|(window, limit)| {
+                let resets_at = window.bounds(self.now, &jiff::tz::TimeZone::UTC).map(|(_, end)| end);
+                Use { window, limit, spent: own, reserved: self.others.1, resets_at }
+            })
+            .collect();
+        match judge(ask.usd, &windows) {
+            Some(exceeded) => Money::Exceeded(exceeded),
+            None => Money::Reserved { token: ask.call.token, windows },
+        }
+    }
+
+    /// The end of the last call is decided, and not yet committed.
+    fn uncommitted(&self) -> bool {
+        self.machine.session().map(|s| s.budget.spent) != Some(self.session().budget.spent)
     }
 
     /// Answers one question. False: nobody has asked anything.
