@@ -1,7 +1,8 @@
 //! Accounts: limits, cool-downs and fail-over order. One per host; it answers, sessions wait.
 //!
 //! What is known of accounts that others use, too, is in `host.db`. It is used on a blocking thread, one job at a
-//! time; what comes in meanwhile is the next job.
+//! time; what comes in meanwhile is the next job. The budget ledger is there, too: a call is admitted and its money set
+//! aside in one answer, and calls that have ended are booked some seconds later, and at the end.
 
 mod desk;
 mod ledger;
@@ -14,7 +15,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use super::blocking::away;
 use super::context::ProjectCtx;
-use crate::messages::accounts::AccountsMsg;
+use crate::messages::accounts::{AccountsMsg, Admit};
 
 pub use desk::Desk;
 
@@ -80,7 +81,7 @@ impl Actor for AccountsActor {
                     myself.send_after(BOOK, || AccountsMsg::BookNow);
                 }
             }
-            AccountsMsg::Close(reply) if state.homeless || !state.unbooked => {
+            AccountsMsg::Close(reply) if state.homeless || (!state.unbooked && state.desk.is_some()) => {
                 // Whoever asked may have stopped waiting.
                 let _ = reply.send(());
             }
@@ -88,6 +89,8 @@ impl Actor for AccountsActor {
             AccountsMsg::Crash => panic!("asked to crash"),
             other => {
                 state.renewing &= !matches!(other, AccountsMsg::Renew);
+                // Money may be set aside for a call that never begins.
+                state.unbooked |= matches!(&other, AccountsMsg::Admit(Admit { money: Some(_), .. }));
                 if matches!(other, AccountsMsg::BookNow | AccountsMsg::Close(_)) {
                     (state.booking, state.unbooked) = (false, false);
                 }

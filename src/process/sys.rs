@@ -179,8 +179,8 @@ pub fn return_memory() {
     }
 }
 
-/// Gives back the pages of this program's file that were read only to start it (relocations above all), and what it has
-/// freed since. The former come back from the page cache where they are needed again.
+/// Gives back the pages of this program's file that were read only to start it (relocations above all), or for work
+/// that is done seldom, and what it has freed since. The former come back from the page cache where they are needed again.
 pub fn drop_startup_pages() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it takes no pointer, and glibc locks its arenas.

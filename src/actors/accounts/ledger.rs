@@ -47,8 +47,9 @@ impl Desk {
             tracing::warn!(%error, "cannot read what calls have cost");
         }
         if !was_open && self.ctx.config().budget.windows().smallest().is_none() {
-            // It is needed every few seconds at most: not worth its memory.
+            // It is needed every few seconds at most: neither it nor the code that opens it is worth its memory.
             self.host = None;
+            crate::process::drop_startup_pages();
         }
     }
 

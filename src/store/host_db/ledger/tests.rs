@@ -111,6 +111,20 @@ fn a_call_that_does_not_fit_is_refused_with_what_stands_in_the_way() {
 }
 
 #[test]
+fn a_database_of_the_first_version_gets_a_ledger() {
+    let home = tempfile::tempdir().unwrap();
+    drop(std::fs::File::create(home.path().join(super::super::HOST_DB)).unwrap());
+    let conn = crate::store::connect::scratch(&home.path().join(super::super::HOST_DB)).unwrap();
+    conn.execute_batch(super::super::MIGRATIONS[0]).unwrap();
+    conn.pragma_update(None, "user_version", 1).unwrap();
+    drop(conn);
+    let mut db = open(home.path());
+    let a = holder(&db, "/a");
+    assert!(fits(&reserve(&mut db, &a, &ask(&a, 1, 0.6, a_day_of(1.0)), noon())));
+    assert_eq!(today(&db), (0.0, 0.6, 1, 0));
+}
+
+#[test]
 fn to_ask_twice_sets_aside_once() {
     let home = tempfile::tempdir().unwrap();
     let mut db = open(home.path());
