@@ -12,7 +12,7 @@ use super::project::Project;
 use super::provider;
 use crate::domain::host_accounts::{HostAccounts, Lease, Record};
 use crate::providers::account::{identity, with_model};
-use crate::store::{HOST_DB, HostDb, StoreError};
+use crate::store::{HOST_DB, StoreError};
 
 /// An account, and whether it can be called.
 #[derive(Debug, Serialize)]
@@ -60,7 +60,7 @@ pub fn accounts(
 fn list(as_json: bool, project: &Project, output: &mut Output) -> Result<ExitCode, CliError> {
     let now = project.clock.now();
     let own = own_accounts(project, output)?;
-    let known = match open(project)? {
+    let known = match project.host_db().map_err(cannot_use)? {
         Some(mut host) => host.look(now).map_err(cannot_use)?.clone(),
         None => HostAccounts::default(),
     };
@@ -141,7 +141,7 @@ fn clear(account: &str, as_json: bool, project: &Project, output: &mut Output) -
     if ids.is_empty() {
         ids.push(account);
     }
-    let mut host = open(project)?;
+    let mut host = project.host_db().map_err(cannot_use)?;
     match &mut host {
         Some(host) => {
             let known = host.look(now).map_err(cannot_use)?;
@@ -187,11 +187,6 @@ fn own_accounts(project: &Project, output: &mut Output) -> Result<Vec<(String, S
         [(name.clone(), id), (name, model)]
     });
     Ok(own.collect())
-}
-
-fn open(project: &Project) -> Result<Option<HostDb>, CliError> {
-    let Some(home) = project.environment.longhaul_home() else { return Ok(None) };
-    HostDb::open_sound(&home, project.clock.now()).map_err(cannot_use)
 }
 
 fn provider_of(id: &str) -> &str {

@@ -71,7 +71,7 @@ pub fn budget(arguments: &BudgetArgs, project: &Project, output: &mut Output) ->
 /// `host.db` cannot be read.
 pub(super) fn windows(project: &Project, config: &Config) -> Result<Vec<WindowStatus>, StoreError> {
     let (now, limits) = (project.clock.now(), config.budget.windows());
-    let host = open(project)?;
+    let host = project.host_db()?;
     let kept = Window::KEPT.into_iter().filter(|window| *window != Window::Project || is_project(project));
     let shown = kept.map(|window| {
         let tally = match &host {
@@ -129,7 +129,7 @@ fn catch_up(project: &Project) -> Result<(), StoreError> {
 }
 
 fn shares(project: &Project, by: By) -> Result<Vec<Share>, StoreError> {
-    let Some(host) = open(project)? else { return Ok(Vec::new()) };
+    let Some(host) = project.host_db()? else { return Ok(Vec::new()) };
     let lines = host.lines(Window::Month, &project.zone, project.clock.now())?;
     let mut shares: BTreeMap<String, Tally> = BTreeMap::new();
     for line in lines {
@@ -234,11 +234,6 @@ fn is_project(project: &Project) -> bool {
 /// The project's name in the ledger.
 fn name(project: &Project) -> String {
     project.paths.root.display().to_string()
-}
-
-fn open(project: &Project) -> Result<Option<HostDb>, StoreError> {
-    let Some(home) = project.environment.longhaul_home() else { return Ok(None) };
-    HostDb::open_sound(&home, project.clock.now())
 }
 
 fn cannot_use(error: StoreError) -> CliError {

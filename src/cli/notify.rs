@@ -13,7 +13,7 @@ use crate::config;
 use crate::domain::ids::IdSource;
 use crate::domain::notification::About;
 use crate::process::Keeper;
-use crate::store::{Delivery, Entry, HostDb, Letter, StoreError};
+use crate::store::{Delivery, Entry, Letter, StoreError};
 
 /// Where to begin.
 const SET_UP: &str =
@@ -86,7 +86,7 @@ fn test(as_json: bool, project: &Project, output: &mut Output) -> Result<ExitCod
 }
 
 fn list(as_json: bool, project: &Project, output: &mut Output) -> Result<ExitCode, CliError> {
-    let entries = match open(project)? {
+    let entries = match project.host_db().map_err(cannot_use)? {
         Some(host) => host.notifications().map_err(cannot_use)?,
         None => Vec::new(),
     };
@@ -133,7 +133,7 @@ fn retry(
     output: &mut Output,
 ) -> Result<ExitCode, CliError> {
     let now = project.clock.now();
-    let Some(mut host) = open(project)? else {
+    let Some(mut host) = project.host_db().map_err(cannot_use)? else {
         return Err(CliError::usage("there are no notifications on this host"));
     };
     if let Some(id) = id
@@ -153,11 +153,6 @@ fn retry(
         output.notice(message);
     }
     Ok(ExitCode::Done)
-}
-
-fn open(project: &Project) -> Result<Option<HostDb>, CliError> {
-    let Some(home) = project.environment.longhaul_home() else { return Ok(None) };
-    HostDb::open_sound(&home, project.clock.now()).map_err(cannot_use)
 }
 
 fn cannot_use(error: StoreError) -> CliError {

@@ -11,7 +11,7 @@ use super::output::Output;
 use crate::clock::Clock;
 use crate::config::{self, Config, Environment, Lookup, ProjectPaths, Sources};
 use crate::providers::registry::Registry;
-use crate::store::{self, Holder, StorePaths};
+use crate::store::{self, Holder, HostDb, StoreError, StorePaths};
 
 /// What a command works with.
 #[derive(Debug, Clone)]
@@ -98,6 +98,15 @@ impl Project {
                 Ok(config::load(&Sources::default())?.config)
             }
         }
+    }
+
+    /// What all projects of this host share; none: there is nothing yet.
+    ///
+    /// # Errors
+    /// It cannot be read, or cannot be trusted.
+    pub fn host_db(&self) -> Result<Option<HostDb>, StoreError> {
+        let Some(home) = self.environment.longhaul_home() else { return Ok(None) };
+        HostDb::open_sound(&home, self.clock.now())
     }
 
     /// The session that runs here.

@@ -320,26 +320,12 @@ fn answers_to_older_questions_are_ignored() {
     w.ready();
     let old = w.ask.take().unwrap().ask;
     w.input(Input::Nudge);
-    assert!(
-        w.input(Input::Admitted {
-            ask: old,
-            admission: Admission::Granted(0),
-            news: Vec::new(),
-            money: None
-        })
-        .is_empty()
-    );
+    let late =
+        || Input::Admitted { ask: old, admission: Admission::Granted(0), news: Vec::new(), money: None };
+    assert!(w.input(late()).is_empty());
     w.admit();
     assert!(w.call.is_some());
-    assert!(
-        w.input(Input::Admitted {
-            ask: old,
-            admission: Admission::Granted(0),
-            news: Vec::new(),
-            money: None
-        })
-        .is_empty()
-    );
+    assert!(w.input(late()).is_empty());
 }
 
 #[test]
