@@ -56,7 +56,9 @@ fn wait_for_an_end(world: &World, run: &mut Running) {
 }
 
 fn assert_alive(run: &mut Running, world: &World, kill: u64) {
-    assert!(!run.has_ended(), "kill {kill}: a restart was refused: {:?}", world.status());
+    if run.has_ended() {
+        panic!("kill {kill}: a restart was refused: {}\n{:?}", run.said(), world.status());
+    }
 }
 
 /// `status.json` is whole whenever it is there.

@@ -2,7 +2,7 @@
 //!
 //! What is known of accounts that others use, too, is in `host.db`. It is used on a blocking thread, one job at a
 //! time; what comes in meanwhile is the next job. The budget ledger is there, too: a call is admitted and its money set
-//! aside in one answer, and calls that have ended are booked some seconds later, and at the end.
+//! aside in one answer, and calls that have ended are booked within a minute, and at the end.
 
 mod desk;
 mod ledger;
@@ -23,7 +23,7 @@ pub use desk::Desk;
 const RENEW: Duration = Duration::from_secs(20);
 
 /// How long calls that have ended wait to be booked: together, and when the next call has begun.
-const BOOK: Duration = Duration::from_secs(5);
+const BOOK: Duration = Duration::from_secs(60);
 
 /// The actor.
 pub struct AccountsActor;

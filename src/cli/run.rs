@@ -44,7 +44,7 @@ const CALLS_END: Duration = Duration::from_secs(2);
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// After this long what only starts a session has run, and its code need not stay in memory.
-const STARTED: Duration = Duration::from_millis(500);
+const STARTED: Duration = Duration::from_millis(200);
 
 /// Everything that has been looked at before a session exists.
 struct Ready {
@@ -211,7 +211,7 @@ fn acquire(store_paths: &StorePaths, clock: Clock) -> Result<ProjectLock, CliErr
         command: words.join(" "),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    ProjectLock::acquire(store_paths, holder).map_err(|error| match error {
+    ProjectLock::acquire(store_paths, &holder).map_err(|error| match error {
         LockError::Held(held) => {
             CliError::new(ErrorKind::AlreadyRunning, format!("another session already runs here{held}"))
                 .hinted("`longhaul status` shows what it does, `longhaul stop` ends it")

@@ -7,17 +7,22 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::link::FileId;
 use super::paths::StorePaths;
+use crate::process::ProcessId;
 
 /// How often the lock is tried before it counts as held: who [looks](is_held) has it for some microseconds, and a
 /// session that has just taken it gets the time to write who it is.
-const TRIES: u32 = 8;
+const TRIES: u32 = 50;
+
+/// How long the lock of a process is waited for that is dead: one that it was just starting has it until it becomes
+/// another program.
+const DYING: Duration = Duration::from_secs(2);
 
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -77,8 +82,21 @@ pub enum LockError {
 // === impl ProjectLock ===
 
 impl ProjectLock {
-    /// Takes the lock for `holder`, or says who has it.
-    pub fn acquire(paths: &StorePaths, holder: Holder) -> Result<Self, LockError> {
+    /// Takes the lock for `holder`, or says who has it. Blocks for two seconds at most, where a dead process's is in
+    /// the way.
+    pub fn acquire(paths: &StorePaths, holder: &Holder) -> Result<Self, LockError> {
+        let deadline = Instant::now() + DYING;
+        loop {
+            match Self::try_acquire(paths, holder) {
+                Err(LockError::Held(held)) if held.by_the_dead() && Instant::now() < deadline => {
+                    std::thread::sleep(PAUSE);
+                }
+                done => return done,
+            }
+        }
+    }
+
+    fn try_acquire(paths: &StorePaths, holder: &Holder) -> Result<Self, LockError> {
         let io = |error| LockError::Io { path: paths.lock.clone(), error };
         fs::create_dir_all(&paths.dir).map_err(io)?;
         let mut file = match lock_file(paths) {
@@ -94,8 +112,8 @@ impl ProjectLock {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
             Err(error) => return Err(io(error)),
         };
-        write_holder(&mut file, &holder).map_err(io)?;
-        Ok(ProjectLock { paths: paths.clone(), file, holder, _folder: folder })
+        write_holder(&mut file, holder).map_err(io)?;
+        Ok(ProjectLock { paths: paths.clone(), file, holder: holder.clone(), _folder: folder })
     }
 
     /// Checks that the lock file is still to be found under its name (one `stat`), and makes it anew if it is not.
@@ -129,6 +147,14 @@ impl Holder {
     /// A process of which nothing else is known.
     fn unknown(pid: u32) -> Self {
         Holder { pid, since: None, command: String::new(), version: String::new() }
+    }
+}
+
+impl Held {
+    /// Who took it is no more, as far as can be seen from here.
+    fn by_the_dead(&self) -> bool {
+        let alive = |holder: &Holder| ProcessId::of(holder.pid).is_some_and(ProcessId::is_alive);
+        self.holder.as_ref().is_some_and(|holder| !alive(holder))
     }
 }
 

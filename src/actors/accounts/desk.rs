@@ -194,6 +194,9 @@ impl Desk {
 
     fn readmit(&mut self, chain: &[String]) {
         let ids = self.ids(chain);
+        if ids.is_empty() {
+            return;
+        }
         let models = self.models(&ids);
         self.change(/* make */ false, |known, _, now| {
             ids.values()

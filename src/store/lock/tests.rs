@@ -23,7 +23,7 @@ fn storm(paths: &StorePaths, meanwhile: impl Fn() + Sync) -> (usize, Vec<LockErr
             .map(|_| {
                 scope.spawn(|| {
                     barrier.wait();
-                    let lock = ProjectLock::acquire(paths, me());
+                    let lock = ProjectLock::acquire(paths, &me());
                     have.fetch_add(usize::from(lock.is_ok()), Ordering::Relaxed);
                     // Held until all have tried.
                     barrier.wait();
@@ -85,18 +85,18 @@ fn what_is_in_the_file_never_blocks() {
         fs::create_dir_all(&project.paths.dir).unwrap();
         fs::write(&project.paths.lock, content).unwrap();
         assert_eq!(holder(&project.paths), None);
-        let lock = ProjectLock::acquire(&project.paths, me()).unwrap();
+        let lock = ProjectLock::acquire(&project.paths, &me()).unwrap();
         assert_eq!(holder(&project.paths), Some(me()));
         drop(lock);
         assert!(!is_held(&project.paths));
-        ProjectLock::acquire(&project.paths, me()).unwrap();
+        ProjectLock::acquire(&project.paths, &me()).unwrap();
     }
 }
 
 #[test]
 fn a_holder_that_wrote_nothing_is_named_by_the_system() {
     let project = Project::new();
-    let _lock = ProjectLock::acquire(&project.paths, me()).unwrap();
+    let _lock = ProjectLock::acquire(&project.paths, &me()).unwrap();
     fs::write(&project.paths.lock, "").unwrap();
     assert_eq!(holder(&project.paths).unwrap().pid, std::process::id());
 }
@@ -104,20 +104,36 @@ fn a_holder_that_wrote_nothing_is_named_by_the_system() {
 #[test]
 fn a_deleted_folder_does_not_allow_a_second_session() {
     let project = Project::new();
-    let mut lock = ProjectLock::acquire(&project.paths, me()).unwrap();
+    let mut lock = ProjectLock::acquire(&project.paths, &me()).unwrap();
     assert_eq!(lock.ensure_linked().unwrap(), None);
     fs::remove_dir_all(&project.paths.dir).unwrap();
-    let error = ProjectLock::acquire(&project.paths, me()).unwrap_err();
+    let error = ProjectLock::acquire(&project.paths, &me()).unwrap_err();
     assert!(error.to_string().contains(&format!("(process {})", std::process::id())), "{error}");
     assert_eq!(lock.ensure_linked().unwrap(), Some("lock"));
     assert_eq!(lock.ensure_linked().unwrap(), None);
     assert_eq!(holder(&project.paths), Some(me()));
     drop(lock);
-    ProjectLock::acquire(&project.paths, me()).unwrap();
+    ProjectLock::acquire(&project.paths, &me()).unwrap();
 }
 
 #[test]
 fn a_look_where_there_is_nothing_creates_nothing() {
     let project = Project::new();
     assert_eq!((holder(&project.paths), project.files().len()), (None, 0));
+}
+
+/// A killed supervisor that was just starting a process has left the lock to that, until it becomes another program.
+#[test]
+fn the_lock_of_a_dead_process_is_waited_for() {
+    let project = Project::new();
+    // No process has this pid: the kernel's largest is 2^22.
+    let dead = Holder { pid: 1 << 23, ..me() };
+    let heir = ProjectLock::acquire(&project.paths, &dead).unwrap();
+    std::thread::scope(|scope| {
+        let taker = scope.spawn(|| ProjectLock::acquire(&project.paths, &me()));
+        // Longer than a lock of the living is waited for. It has tried by then, or tries later: both must do.
+        std::thread::park_timeout(Duration::from_millis(200));
+        drop(heir);
+        assert_eq!(taker.join().unwrap().unwrap().holder, me());
+    });
 }

@@ -202,7 +202,7 @@ fn a_look_changes_nothing_and_creates_nothing() {
 fn a_look_beside_a_running_session_sees_every_commit() {
     let project = Project::new();
     let holder = crate::store::Holder { pid: 1, since: None, command: String::new(), version: String::new() };
-    let _lock = ProjectLock::acquire(&project.paths, holder).unwrap();
+    let _lock = ProjectLock::acquire(&project.paths, &holder).unwrap();
     let (mut db, mut journal) = project.start();
     let mut author = Author::new();
     let mut reader = crate::store::Reader::new(project.paths.clone());
@@ -219,7 +219,7 @@ fn a_look_beside_a_running_session_sees_every_commit() {
 fn looks_and_commits_at_once_never_find_damage() {
     let project = Project::new();
     let holder = crate::store::Holder { pid: 1, since: None, command: String::new(), version: String::new() };
-    let _lock = ProjectLock::acquire(&project.paths, holder).unwrap();
+    let _lock = ProjectLock::acquire(&project.paths, &holder).unwrap();
     let (mut db, mut journal) = project.start();
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -120,9 +120,12 @@ impl Running {
     /// Waits until standard error holds this text.
     #[track_caller]
     pub fn says(&self, text: &str) {
-        eventually(&format!("{} says {text:?}", self.name), || {
-            String::from_utf8_lossy(&self.printed.lock().stderr).contains(text).then_some(())
-        });
+        eventually(&format!("{} says {text:?}", self.name), || self.said().contains(text).then_some(()));
+    }
+
+    /// What it has said on standard error so far.
+    pub fn said(&self) -> String {
+        String::from_utf8_lossy(&self.printed.lock().stderr).into_owned()
     }
 
     /// Sends a signal to this process alone.
