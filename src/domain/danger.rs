@@ -92,15 +92,18 @@ pub fn find(text: &str, context: Context) -> Option<Danger> {
 /// A cheap look that lets almost every line of a long text pass.
 fn may_be_dangerous(text: &str) -> bool {
     let bytes = text.as_bytes();
-    let has = |byte| bytes.contains(&byte);
+    let has = |byte| memchr::memchr(byte, bytes).is_some();
     has(b'\\')
         || (has(b'|') && has(b'&'))
         || (has(b'>') && text.contains("/dev/"))
-        || text.contains("''")
-        || text.contains("\"\"")
-        || bytes
-            .split(|b| !b.is_ascii_alphanumeric())
-            .any(|word| word.len() > 1 && NAMES.iter().any(|name| name.as_bytes() == word))
+        || (has(b'\'') && text.contains("''"))
+        || (has(b'"') && text.contains("\"\""))
+        || bytes.split(|b| !b.is_ascii_alphanumeric()).any(may_be_a_name)
+}
+
+fn may_be_a_name(word: &[u8]) -> bool {
+    let begins = |first: &u8| NAMES.iter().any(|name| name.as_bytes().first() == Some(first));
+    word.len() > 1 && word.first().is_some_and(begins) && NAMES.iter().any(|name| name.as_bytes() == word)
 }
 
 fn look(text: &str, context: Context, depth: usize) -> Option<Danger> {

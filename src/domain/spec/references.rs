@@ -27,7 +27,7 @@ pub fn local_references(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut fences = Fences::default();
     for line in text.lines() {
-        if fences.step(line) || line.len() > MAX_PATH * 64 {
+        if fences.step(line) || line.len() > MAX_PATH * 64 || !may_refer(line) {
             continue;
         }
         let links = line.match_indices("](").filter_map(|(at, mark)| link(line.get(at + mark.len()..)?));
@@ -45,6 +45,11 @@ pub fn local_references(text: &str) -> Vec<String> {
         }
     }
     found
+}
+
+/// Without one of these there is neither a link nor a path: most lines of a long text have none.
+fn may_refer(line: &str) -> bool {
+    memchr::memchr3(b'/', b'@', b']', line.as_bytes()).is_some()
 }
 
 /// The target of an inline link, from behind its opening bracket.
