@@ -98,6 +98,18 @@ fn a_cut_call_is_booked_at_its_reservation() {
 }
 
 #[test]
+fn a_lost_call_that_nothing_was_set_aside_for_is_booked_at_what_is_assumed() {
+    let mut w = World::new(Rules { assume_usd: Some(0.25), ..rules() }, begin());
+    w.call();
+    w.program_starts();
+    assert_eq!(booked(&w), (Some(0.25), "assumed".into()));
+    let mut w = World::new(rules(), begin());
+    w.call();
+    w.program_starts();
+    assert_eq!(booked(&w), (None, "unknown".into()));
+}
+
+#[test]
 fn a_call_that_was_turned_away_costs_nothing() {
     let assume = Rules { assume_usd: Some(1.0), ..rules() };
     for outcome in [
