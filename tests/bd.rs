@@ -305,6 +305,29 @@ fn bd_004_a_project_needs_a_person_and_counts_all_its_sessions() {
 }
 
 #[test]
+fn bd_004_a_day_that_is_too_small_for_one_call_needs_a_person() {
+    let user = User::new("day_usd = 1.0");
+    let world = user.project();
+    spender(&world, &format!("*: {}", costs(1.2)));
+    let ended = world.run(words(&format!("{SPEND} --no-wait"))).exits(5);
+    assert_eq!(ended.events_of("attempt_started").len(), 1);
+    assert!(ended.events_of("wait_started").is_empty(), "there is nothing to wait for");
+    let exceeded = ended.events_of("budget_exceeded").pop().unwrap();
+    assert_eq!((exceeded.text("window"), exceeded.data("next_usd")), ("day", &1.2.into()));
+    assert_eq!(exceeded.data("resets_at"), &Value::Null, "it would not go on then");
+    let detail = ended.event("session_paused").text("detail").to_owned();
+    assert!(detail.contains("a new day has no room for it either; raise budget.day_usd"), "{detail}");
+    assert!(exceeded_file(&world).is_some());
+
+    let run = world.start(words(SPEND));
+    world.status_reaches("it holds", |s| s["session"]["state"] == "paused");
+    user.limits("day_usd = 10.0");
+    let ended = run.wait().ok();
+    assert_eq!(ended.events_of("attempt_started").len(), 1, "the second of two");
+    assert_eq!(exceeded_file(&world), None);
+}
+
+#[test]
 fn bd_004_the_sessions_limit_exits_5_for_a_person() {
     let world = World::new();
     spender(&world, &format!("*: {}", costs(3.33)));

@@ -105,15 +105,16 @@ fn catch_up(project: &Project) -> Result<(), StoreError> {
     let host = HostDb::open_sound(&home, now)?;
     let mark = host.as_ref().map(|host| host.booked(&own)).transpose()?.flatten();
     let mut reader = Reader::new(project.store_paths());
-    let found = Found::since(mark, &mut reader)?;
-    if found.mark.is_none() {
-        return Ok(());
-    }
+    // Before the journal: a call that ends meanwhile is still open here, and not taken for one that never began.
     let known = reader.state()?.and_then(|state| {
         let session = state.session.as_ref()?;
         let open = session.open.as_ref().map(|open| open.token);
         Some(Known { session: session.id, open, closing: false })
     });
+    let found = Found::since(mark, &mut reader)?;
+    if found.mark.is_none() {
+        return Ok(());
+    }
     let registry = project.registry().ok();
     let rehearsed = |name: &str| {
         registry.as_ref().and_then(|known| known.get(name)).is_some_and(|known| known.in_process())

@@ -157,7 +157,8 @@ pub fn judge(next: MicroUsd, windows: &[Use]) -> Option<Exceeded> {
     // What calls in flight have set aside may come free at any time: a window that is really used up says more.
     let mut passed: Vec<Exceeded> = passed.map(|of| Exceeded { of: *of, next }).collect();
     passed.sort_by_key(|exceeded| {
-        (!exceeded.is_used_up(), exceeded.of.resets_at.is_some(), std::cmp::Reverse(exceeded.of.resets_at))
+        let Use { resets_at, .. } = exceeded.of;
+        (!exceeded.needs_person(), !exceeded.is_used_up(), resets_at.is_some(), std::cmp::Reverse(resets_at))
     });
     passed.first().copied()
 }
@@ -241,6 +242,11 @@ impl Exceeded {
     /// What is booked leaves no room; otherwise it is only set aside, for calls in flight.
     pub fn is_used_up(&self) -> bool {
         self.of.spent.plus(self.next) > self.of.limit
+    }
+
+    /// No time makes room for it: the window does not begin anew, or is too small for the call when it does.
+    pub fn needs_person(&self) -> bool {
+        self.next > self.of.limit || (self.is_used_up() && self.of.resets_at.is_none())
     }
 }
 

@@ -59,12 +59,13 @@ impl Desk {
             Some(mark) => Some(mark),
             None => self.with_host(/* make */ false, |host, _| host.booked(&project)).flatten(),
         };
-        let found = Found::since(mark, &mut Reader::live(self.ctx.store_paths.clone()))?;
+        // Before the journal is read: a call that ends meanwhile is still open here, and not taken for one that never began.
         let known = self.ctx.state().session.as_ref().map(|session| Known {
             session: session.id,
             open: session.open.as_ref().map(|open| open.token),
             closing,
         });
+        let found = Found::since(mark, &mut Reader::live(self.ctx.store_paths.clone()))?;
         let names: Vec<String> = found.bookings.iter().map(|booking| booking.provider.clone()).collect();
         let ids = self.ids(&names);
         let rehearsed: std::collections::BTreeMap<&String, bool> =

@@ -81,6 +81,27 @@ fn the_window_that_lasts_longest_is_told() {
     assert_eq!(judge(usd(0.5), &[day, month, project, in_flight]), None, "up to the limit itself");
 }
 
+#[test]
+fn what_no_time_makes_room_for_needs_a_person() {
+    let tonight = Some("2026-12-02T00:00:00Z");
+    let table = [
+        (of(Window::Day, 9.5, 0.0, tonight), 1.0, false),
+        (of(Window::Day, 0.0, 9.5, tonight), 10.0, false),
+        (of(Window::Day, 9.5, 0.0, tonight), 10.1, true),
+        (of(Window::Project, 9.5, 0.0, None), 1.0, true),
+        (of(Window::Project, 0.0, 9.5, None), 1.0, false),
+        (of(Window::Project, 0.0, 9.5, None), 10.1, true),
+    ];
+    for (window, next, needs_person) in table {
+        let exceeded = judge(usd(next), &[window]).unwrap();
+        assert_eq!(exceeded.needs_person(), needs_person, "{exceeded:?}");
+    }
+    // A month that ends by itself says less than a day that is too small.
+    let month = Use { limit: usd(20.0), ..of(Window::Month, 19.0, 0.0, Some("2027-01-01T00:00:00Z")) };
+    let day = of(Window::Day, 0.0, 0.0, tonight);
+    assert_eq!(judge(usd(11.0), &[day, month]).unwrap().of.window, Window::Day);
+}
+
 proptest! {
     /// Every instant is in exactly one window, and windows follow each other without a gap.
     #[test]

@@ -191,7 +191,11 @@ impl Machine {
         let Some(session) = self.session() else { return };
         let Some(open) = session.open.clone().filter(|open| open.token == token) else { return };
         let (iteration, attempt) = (session.iteration, session.attempt);
-        let cost = open.reserved_usd.or_else(|| session.limits.budget_usd.and(self.rules.assume_usd));
+        let (cost, cost_source) = match (open.reserved_usd, self.rules.assume_usd) {
+            (Some(reserved), _) => (Some(reserved), "reservation"),
+            (None, Some(assumed)) => (Some(assumed), "assumed"),
+            (None, None) => (None, "unknown"),
+        };
         let outcome = Outcome::Cancelled;
         let finished = AttemptFinished {
             token,
@@ -205,7 +209,7 @@ impl Machine {
             },
             usage: Usage::default(),
             cost_usd: cost,
-            cost_source: if cost.is_some() { "reservation" } else { "unknown" }.to_owned(),
+            cost_source: cost_source.to_owned(),
             duration_ms: crate::domain::state::millis_between(open.started, self.now),
             exit: None,
             conversation: None,

@@ -71,9 +71,14 @@ impl Machine {
         let Some(over) = session.over else { return false };
         let now = match over.window {
             Window::Call => self.rules.call_usd,
-            Window::Project => self.rules.windows.project,
-            Window::Session | Window::Day | Window::Month => None,
+            Window::Session => None,
+            Window::Project | Window::Day | Window::Month => self.rules.windows.of(over.window),
         };
+        if matches!(over.window, Window::Day | Window::Month) {
+            // It was paused for because not even a new one has room for one call.
+            let next = self.reservation(session.provider());
+            return next.is_some_and(|next| now.is_some_and(|now| next > now));
+        }
         MicroUsd::from_usd(over.limit_usd).is_some_and(|limit| now.is_some_and(|now| now <= limit))
     }
 
@@ -119,14 +124,20 @@ impl Machine {
     /// The call does not begin.
     pub(super) fn exceeded(&mut self, exceeded: Exceeded) {
         let Exceeded { of, .. } = exceeded;
-        if of.resets_at.is_none() && exceeded.is_used_up() {
+        if exceeded.needs_person() {
             self.say_exceeded(exceeded);
-            let detail = format!(
-                "the next call would pass the budget of the {}: {}; raise it with `longhaul config set {} N`",
-                of.window.name(),
-                in_words(exceeded),
-                of.window.key()
-            );
+            let (name, key) = (of.window.name(), of.window.key());
+            // A limit of the host is set for all projects, mostly: the project's file is not where to raise it.
+            let raise = if of.resets_at.is_some() {
+                format!(
+                    "a new {name} has no room for it either; raise {key} where it is set: \
+                     `longhaul config show --origin`"
+                )
+            } else {
+                format!("raise it with `longhaul config set {key} N`")
+            };
+            let detail =
+                format!("the next call would pass the budget of the {name}: {}; {raise}", in_words(exceeded));
             return self.pause_with(Reason::BudgetExceeded, detail);
         }
         let told = self.session().and_then(|s| s.wait.as_ref());
@@ -149,7 +160,8 @@ impl Machine {
         self.wait_until(until, later(self.now, look), WaitReason::BudgetExceeded, detail);
     }
 
-    fn say_exceeded(&mut self, Exceeded { of, next }: Exceeded) {
+    fn say_exceeded(&mut self, exceeded: Exceeded) {
+        let Exceeded { of, next } = exceeded;
         self.push(Body::BudgetExceeded {
             limit_usd: of.limit.as_usd(),
             spent_usd: of.spent.as_usd(),
@@ -157,7 +169,7 @@ impl Machine {
             overshoot_usd: of.spent.minus(of.limit).as_usd(),
             window: of.window,
             reserved_usd: of.reserved.as_usd(),
-            resets_at: of.resets_at,
+            resets_at: of.resets_at.filter(|_| !exceeded.needs_person()),
         });
     }
 

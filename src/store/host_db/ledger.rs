@@ -158,7 +158,7 @@ impl HostDb {
                 ])?;
             }
             if let Some(known) = known {
-                never_began(tx, me, known)?;
+                never_began(tx, me, known, now)?;
             }
             Ok(())
         })

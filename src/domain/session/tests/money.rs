@@ -98,6 +98,18 @@ fn a_cut_call_is_booked_at_its_reservation() {
 }
 
 #[test]
+fn a_lost_call_that_nothing_was_set_aside_for_is_booked_at_what_is_assumed() {
+    let mut w = World::new(Rules { assume_usd: Some(0.25), ..rules() }, begin());
+    w.call();
+    w.program_starts();
+    assert_eq!(booked(&w), (Some(0.25), "assumed".into()));
+    let mut w = World::new(rules(), begin());
+    w.call();
+    w.program_starts();
+    assert_eq!(booked(&w), (None, "unknown".into()));
+}
+
+#[test]
 fn a_call_that_was_turned_away_costs_nothing() {
     let assume = Rules { assume_usd: Some(1.0), ..rules() };
     for outcome in [
@@ -239,7 +251,7 @@ fn what_a_call_spends_beyond_a_window_is_told() {
     w.settle();
     let said: Vec<_> = w.events.iter().filter_map(|event| exceeded(&event.body)).collect();
     assert_eq!(said, [(Window::Day, 2.5), (Window::Day, 2.5)], "at its end, and with the next call");
-    assert_eq!(w.phase(), "waiting/budget_exceeded");
+    assert_eq!(w.phase(), "paused/budget_exceeded");
 }
 
 #[test]
@@ -312,4 +324,32 @@ fn the_ledger_hears_of_an_end_before_it_is_committed() {
     assert_eq!((ended.cost, ended.unknown), (Some(micros(1.5)), false));
     assert_eq!((asked.call.iteration, asked.call.attempt, asked.usd), (2, 1, micros(1.5)));
     assert_eq!((ended.call.iteration, ended.call.attempt), (1, 1));
+}
+
+#[test]
+fn a_call_that_is_dearer_than_a_whole_day_needs_a_person() {
+    let mut w = World::new(windows(None, Some(2.0)), begin());
+    cost(&mut w, completed(), Some(2.5));
+    assert_eq!(w.phase(), "paused/budget_exceeded", "tomorrow has no room for it either");
+    let Body::BudgetExceeded { window, resets_at, .. } = w.last("budget_exceeded").body else { panic!() };
+    assert_eq!((window, resets_at), (Window::Day, None));
+    w.mark().program_starts();
+    w.settle();
+    assert_eq!((w.phase().as_str(), w.told()), ("paused/budget_exceeded", vec!["session_resumed"]));
+    raised(&mut w, windows(None, Some(2.4)));
+    assert_eq!((w.phase().as_str(), w.told()), ("paused/budget_exceeded", vec![]), "still too small");
+    // There is room for it from now on, but not today.
+    raised(&mut w, windows(None, Some(3.0)));
+    assert_eq!(w.told(), ["session_continued", "budget_exceeded", "wait_started"]);
+    assert_eq!(w.phase(), "waiting/budget_exceeded");
+    // A call that is only expected to cost less is reason enough, too.
+    let mut w = World::new(Rules { assume_usd: Some(3.0), ..windows(None, Some(2.0)) }, begin());
+    w.settle();
+    assert_eq!(w.phase(), "paused/budget_exceeded");
+    raised(&mut w, windows(None, Some(2.0)));
+    assert!(w.call.is_some());
+
+    let mut w = World::new(Rules { wait: false, ..windows(None, Some(2.0)) }, begin());
+    cost(&mut w, completed(), Some(2.5));
+    assert_eq!(w.exit, Some(5));
 }

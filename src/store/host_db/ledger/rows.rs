@@ -134,22 +134,30 @@ pub(super) fn forget_unbegun(tx: &Transaction<'_>, me: &Holder, ask: &Reservatio
 
 /// Of the project's newest session everything that ended is booked, and one call may be open: what else was set aside
 /// for it led to no call.
-pub(super) fn never_began(tx: &Transaction<'_>, me: &Holder, known: Known) -> rusqlite::Result<()> {
+pub(super) fn never_began(
+    tx: &Transaction<'_>,
+    me: &Holder,
+    known: Known,
+    now: Timestamp,
+) -> rusqlite::Result<()> {
     let mut statement = tx.prepare_cached(
-        "SELECT token, pid, start_time, space, ended IS NULL FROM calls WHERE project = ?1 AND exact = 0 AND session = ?2",
+        "SELECT token, project, rehearsed, began, reserved, pid, start_time, space, ended IS NULL FROM calls
+         WHERE project = ?1 AND exact = 0 AND session = ?2",
     )?;
     let open = known.open.map(|token| token.to_string());
     let rows = statement.query_map(params![me.project, known.session.to_string()], |row| {
-        let (pid, start_time, space): (u32, i64, String) = (row.get(1)?, row.get(2)?, row.get(3)?);
-        let own = pid == me.pid && start_time.cast_unsigned() == me.start_time && space == me.space;
-        Ok((row.get::<_, String>(0)?, own, row.get::<_, bool>(4)?))
+        Ok((flight(row)?, row.get::<_, bool>(8)?))
     })?;
-    for row in rows.collect::<rusqlite::Result<Vec<_>>>()? {
-        let (token, own, in_flight) = row;
-        // Of the living only they themselves know what they are about to do.
-        let over = if in_flight { own && known.closing } else { !own || known.closing };
-        if over && Some(&token) != open.as_ref() {
-            tx.prepare_cached("DELETE FROM calls WHERE token = ?1")?.execute([token])?;
+    let this = ProcessId { pid: me.pid, start_time: me.start_time };
+    for (call, in_flight) in rows.collect::<rusqlite::Result<Vec<_>>>()? {
+        // Of the living only they themselves know what they are about to do, and what they have not committed yet.
+        let over = if call.process == this && call.space == me.space {
+            known.closing
+        } else {
+            !in_flight && call.is_dead(&me.space, now)
+        };
+        if over && Some(&call.token) != open.as_ref() {
+            tx.prepare_cached("DELETE FROM calls WHERE token = ?1")?.execute([call.token])?;
         }
     }
     Ok(())
@@ -193,7 +201,7 @@ pub(super) fn sum(
     }
 }
 
-/// A call that is not known to have ended.
+/// A call that the journal has not had the last word on.
 pub(super) struct Flight {
     pub(super) token: String,
     pub(super) project: String,
@@ -220,19 +228,21 @@ pub(super) fn in_flight(conn: &Connection) -> rusqlite::Result<Vec<Flight>> {
     let mut statement = conn.prepare_cached(
         "SELECT token, project, rehearsed, began, reserved, pid, start_time, space FROM calls WHERE exact = 0 AND ended IS NULL",
     )?;
-    let flights = statement.query_map([], |row| {
-        let start_time: i64 = row.get(6)?;
-        Ok(Flight {
-            token: row.get(0)?,
-            project: row.get(1)?,
-            rehearsed: row.get(2)?,
-            began: row.get(3)?,
-            reserved: MicroUsd(row.get::<_, i64>(4)?.unsigned_abs()),
-            process: ProcessId { pid: row.get(5)?, start_time: start_time.cast_unsigned() },
-            space: row.get(7)?,
-        })
-    })?;
+    let flights = statement.query_map([], flight)?;
     flights.collect()
+}
+
+fn flight(row: &Row<'_>) -> rusqlite::Result<Flight> {
+    let start_time: i64 = row.get(6)?;
+    Ok(Flight {
+        token: row.get(0)?,
+        project: row.get(1)?,
+        rehearsed: row.get(2)?,
+        began: row.get(3)?,
+        reserved: MicroUsd(row.get::<_, i64>(4)?.unsigned_abs()),
+        process: ProcessId { pid: row.get(5)?, start_time: start_time.cast_unsigned() },
+        space: row.get(7)?,
+    })
 }
 
 pub(super) fn line(row: &Row<'_>, dead: &[String]) -> rusqlite::Result<Line> {

@@ -316,3 +316,22 @@ fn who_asks_at_once_stays_below_the_limit_together() {
     assert!(tally.spent.plus(tally.reserved) <= usd(LIMIT), "{tally:?}");
     assert!(tally.spent > usd(LIMIT * 0.7), "it is used all the same: {tally:?}");
 }
+
+#[test]
+fn a_look_by_another_process_takes_no_call_of_the_living_away() {
+    let home = tempfile::tempdir().unwrap();
+    let mut db = open(home.path());
+    let living = holder(&db, "/a");
+    let looks = Holder { pid: 1, start_time: 0, ..living.clone() };
+    reserve(&mut db, &living, &ask(&living, 1, 0.6, a_day_of(10.0)), noon());
+    // It has ended, and its end is not in the journal yet that was read.
+    let next =
+        Reservation { ended: Some(ended(&living, 1, Some(0.9))), ..ask(&living, 2, 0.6, a_day_of(10.0)) };
+    reserve(&mut db, &living, &next, later(61));
+    let known = Known { session: session(&living), open: Some(call(&living, 2).token), closing: false };
+    for closing in [false, true] {
+        let known = Some(Known { closing, ..known });
+        db.book(&looks, &Found::default(), known, |_| (None, false), later(61)).unwrap();
+        assert_eq!(today(&db), (0.9, 0.6, 2, 0), "closing: {closing}");
+    }
+}
